@@ -304,7 +304,9 @@ class ApprovalRequired(ToolCallError):
 
     def __init__(self, tool: str, request: Any) -> None:
         self.request = request
-        super().__init__(f"{tool} needs human approval before it runs. It was not run.", tool=tool)
+        reason = getattr(request, "reason", "")
+        why = f" {reason}" if reason else ""
+        super().__init__(f"{tool} needs human approval before it runs. It was not run.{why}", tool=tool)
 
 
 class ApprovalDenied(ToolCallError):

@@ -2,10 +2,13 @@
 
 import json
 import stat
+import sys
+from pathlib import Path
 
 import pytest
 
 CTRL_D = 4
+RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 
 
 def test_a_list_is_a_table_in_colour(terminal):
@@ -93,6 +96,39 @@ def test_a_call_that_is_refused_does_not_run(terminal):
     assert shell.end() == 1
     assert "refused in the terminal" in shell.text
     assert '"dropped"' not in shell.text
+
+
+def test_a_tool_of_a_file_is_asked_about_until_the_answer_is_always(terminal, tmp_path):
+    entry = {"command": sys.executable, "args": [RAW, "plain"]}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"raw": entry}}))
+    words = ("chat", "mcp.json", "Echo the text 'hello'", "--model", "offline")
+
+    first = terminal(*words, cwd=tmp_path)
+    first.expect("Allow this call? [y/n/edit/always]")
+    assert "Server 'raw' comes from a configuration file" in " ".join(first.text.split())
+    first.type("maybe")
+    first.expect("Answer always to allow it, and to add the tool to the lock file.")
+    first.type("always")
+    assert first.end() == 0
+    second = terminal(*words, cwd=tmp_path)
+
+    assert second.end() == 0
+    assert "Locked echo of server raw in toolmason.lock." in first.text
+    assert "Allow this call?" not in second.text
+    assert list(json.loads((tmp_path / "toolmason.lock").read_text())["servers"]["raw"]["tools"]) == ["echo"]
+
+
+def test_a_lock_file_that_cannot_be_changed_is_told_and_the_call_runs(terminal, tmp_path):
+    entry = {"command": sys.executable, "args": [RAW, "plain"]}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"raw": entry}}))
+    (tmp_path / "toolmason.lock").write_text("{}")
+
+    shell = terminal("chat", "mcp.json", "Echo the text 'hello'", "--model", "offline", cwd=tmp_path)
+    shell.expect("Allow this call? [y/n/edit/always]")
+    shell.type("always")
+
+    assert shell.end() == 0
+    assert "is neither a manifest nor a lock" in " ".join(shell.text.split())
 
 
 def test_an_answer_that_is_none_is_asked_again(terminal):

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
 from toolmason._core.call.approval import Allow, ApprovalRequest, ApprovalVerdict, Deny, Edit
+from toolmason._core.define.tool import get_root
 from toolmason._core.toolbox.approval_text import format_arguments
-from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._text import escape_hidden
 from toolmason.cli.output import print_error
+from toolmason.errors import ConfigError
 
 
 def ask_approval(box: Toolbox, request: ApprovalRequest) -> ApprovalVerdict | None:
@@ -22,15 +25,21 @@ def ask_approval(box: Toolbox, request: ApprovalRequest) -> ApprovalVerdict | No
         click.echo("This call needs approval. Run it in a terminal, or with --yes.", err=True)
         return None
     arguments, preview = dict(request.arguments), request.preview
+    question = "Allow this call? [y/n/edit/always]" if request.reason else "Allow this call? [y/n/edit]"
     while True:
         click.echo(_format_request(request, arguments, preview), err=True)
-        answer = _read_line("Allow this call? [y/n/edit]").strip().lower()
+        answer = _read_line(question).strip().lower()
+        if answer == "always" and request.reason:
+            _trust_tool(box, request.tool)
+            answer = "y"
         if answer in ("y", "yes"):
             return Allow() if arguments == dict(request.arguments) else Edit(arguments)
         if answer in ("n", "no"):
             return Deny("refused in the terminal")
         if answer not in ("e", "edit"):
             click.echo("Answer y to allow it, n to refuse it, or edit to change its arguments.", err=True)
+            if request.reason:
+                click.echo("Answer always to allow it, and to add the tool to the lock file.", err=True)
             continue
         try:
             edited = _edit_arguments(arguments)
@@ -60,7 +69,28 @@ def _read_line(question: str) -> str:
 def _format_request(request: ApprovalRequest, arguments: dict[str, Any], preview: str | None) -> str:
     effects = f" ({', '.join(effect.replace('_', '-') for effect in request.effects)})" if request.effects else ""
     call = f"{request.tool}{effects} {format_arguments(arguments)}"
+    if request.reason:
+        call = f"{call}\n{request.reason}"
     return call if preview is None else f"{call}\n{escape_hidden(preview)}"
+
+
+def _trust_tool(box: Toolbox, name: str) -> None:
+    """Add the definition of a server's tool to the lock file, and trust it from now on."""
+    from toolmason.build.compare.lock_file import FILE, Lock, approve, listings_of, load, write  # noqa: PLC0415 - rare
+
+    tool: Any = get_root(box[name])
+    servers = [source.server for source in get_state(box).remotes.sources if source.name == tool.server]
+    path = Path(next((server.lock for server in servers if server.lock is not None), FILE))
+    try:
+        locked = load(path) if path.exists() else Lock()
+        # Under the server's own name of the tool, as `toolmason lock --approve` writes it.
+        found = {**locked.get_tools(tool.server), **listings_of([tool])}
+        write(approve(locked, found, server=tool.server), path)
+    except ConfigError as error:
+        print_error(str(error))
+        return
+    tool.distrust = ""
+    click.echo(f"Locked {tool.name} of server {tool.server} in {path}.", err=True)
 
 
 def _edit_arguments(arguments: dict[str, Any]) -> dict[str, Any]:

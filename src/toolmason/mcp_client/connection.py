@@ -268,10 +268,12 @@ class Connection:
 
     async def _on_session_open(self, session: UpstreamSession) -> None:
         # The server may have restarted with other tools. A fetch that opens the session sets the lists afterwards.
-        cache = self._identity_caches.get(make_identity_key(session.headers), self.list_cache)
-        cache.lists.expires_at = 0.0
+        self._find_cache(session).lists.expires_at = 0.0
         if self._subscribed_uris:
             await session.subscribe(self._subscribed_uris)
+
+    def _find_cache(self, session: UpstreamSession) -> ListCache:
+        return self._identity_caches.get(make_identity_key(session.headers), self.list_cache)
 
     def _on_change(self, method: str, uri: str | None = None) -> None:
         _log.debug("server %r: %s", self.name, method)
@@ -321,11 +323,11 @@ class Connection:
         return await self._run("list", self._fetch_lists, retry_safe=True, headers=headers)
 
     async def _fetch_lists(self, client: Any, session: UpstreamSession) -> ServerLists:
-        seconds = self.server.list_seconds
+        seconds, seen = self.server.list_seconds, self._find_cache(session).seen
         try:
             async with asyncio.timeout(seconds):
                 lists = await fetch_lists(
-                    client, self.server, session.sanitizer.definitions, self.call, self._fetch_prompt
+                    client, self.server, session.sanitizer.definitions, self.call, self._fetch_prompt, seen
                 )
         except TimeoutError:
             # Not retried immediately: that would take as long again.

@@ -32,6 +32,7 @@ class ServerOptions(TypedDict, total=False):
     prefix: str | None
     rename: Mapping[str, str]
     send_context: Sequence[str]
+    trust: bool
     pin: Literal["lock"] | None
     lock: str | Path | None
     era: Literal["auto", "legacy"]
@@ -74,6 +75,8 @@ class ServerSpec:
     rename: Mapping[str, str] = field(default_factory=dict)
     send_context: Sequence[str] = ()
     """Context keys to send to the server in `_meta`; other context values are never sent."""
+    trust: bool = True
+    """False if a run needs approval for its tools, unless they say read-only or are in the lock file."""
     pin: Literal["lock"] | None = None
     """`"lock"`: use only definitions that are in the lock file."""
     lock: str | Path | None = None

@@ -85,8 +85,9 @@ class McpServer(ServerSpec):
     ) -> list[McpServer]:
         """Return all servers in a configuration: an `mcp.json`, TOML, or the `MCP.*` and `MCP_1.*` groups.
 
-        A mapping has the contents of one of these files. Options passed here apply to every server. Servers with
-        `native=true` are called by the provider, and left out.
+        A mapping has the contents of one of these files. Options passed here apply to every server. Without
+        `trust=True`, a run asks for approval before it calls their tools. Servers with `native=true` are called by the
+        provider, and left out.
 
         Raises:
             ConfigError: the file cannot be read or an entry is invalid; the message names the file, the key and the
@@ -96,7 +97,8 @@ class McpServer(ServerSpec):
         for settings in _read_settings(config):
             if settings.native:
                 continue
-            shared: ServerOptions = {"description": settings.description, **options}
+            # A file is not code of the developer: its servers are trusted only if the code says so.
+            shared: ServerOptions = {"description": settings.description, "trust": False, **options}
             try:
                 servers.append(cls(**_make_address(settings), auth=auth, **shared))
             except DefinitionError as error:

@@ -77,6 +77,8 @@ class ApprovalRequest:
     """Expiry time, in seconds since the epoch."""
     issued: float = 0.0
     """Time of the request, in seconds since the epoch."""
+    reason: str = ""
+    """Why the tool is not trusted, and how to trust it; empty if it is trusted."""
     signature: str = ""
 
     def to_dict(self) -> dict[str, Any]:

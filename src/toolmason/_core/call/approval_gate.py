@@ -84,7 +84,7 @@ class ApprovalGate:
         is_pending = False
         for step in self.steps:
             # A decision answers for the called toolbox. The approvers of inner toolboxes are asked all the same.
-            if step.is_outermost and self.options.decision is not None:
+            if (step.is_outermost and self.options.decision is not None) or step.is_void:
                 continue
             if step.is_predicate and not await self._in_time(
                 predicate_requires_approval(self.route.tool, arguments, context, self.route.settings)
@@ -161,5 +161,6 @@ class ApprovalGate:
             identity=get_identity(context),
             expires=None if lifetime is None else now + lifetime,
             issued=now,
+            reason=next((step.get_distrust() for step in self.steps if step.get_distrust is not None), ""),
         )
         return self.route.chain[-1].signer.sign_request(request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from toolmason._core.arguments.bind import Bound, make_binder
@@ -201,15 +201,26 @@ class ApprovalStep:
     """True if the rule is answered by the called toolbox, so that a decision replaces its approver."""
     is_predicate: bool = False
     """True if the tool's own `approval=` decides whether the rule applies."""
+    get_distrust: Callable[[], str] | None = None
+    """Returns why the tool is not trusted, if that is the rule; an empty string if it is trusted meanwhile."""
+
+    @property
+    def is_void(self) -> bool:
+        """True if the tool has become trusted, so that the rule does not apply."""
+        return self.get_distrust is not None and not self.get_distrust()
 
 
 def get_approval_steps(tool: Tool, chain: PolicyChain, *, in_run: bool) -> tuple[ApprovalStep, ...]:
     """Return the rules that may require approval of a tool's calls, innermost first.
 
     If no toolbox sets a rule, destructive calls of a model need approval within a run. Direct calls by the application
-    need none.
+    need none. Calls of a tool that is not trusted need it as well, unless a toolbox says `approve=None`.
     """
     steps: list[ApprovalStep] = []
+    get_distrust = compile_tool(tool).get_distrust
+    never_asks = tool.options.skip_permission or any(policy.approval_rule is None for policy in chain)
+    if get_distrust is not None and in_run and not never_asks:
+        steps.append(replace(_make_step(chain, 0), get_distrust=get_distrust))
     if tool.options.approval is not False:
         steps.append(_make_step(chain, 0, is_predicate=True))
     is_any_set = any(not isinstance(policy.approval_rule, Inherit) for policy in chain)

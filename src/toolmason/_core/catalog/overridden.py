@@ -88,7 +88,8 @@ class Override:
             return tool.with_definition(definition, self.apply, options=options)
         if self.arguments:
             self._check_values(compile_tool(tool))
-        return OverriddenTool(tool, definition, options, self.arguments)
+        is_trusted = self.options.get("read_only") is True
+        return OverriddenTool(tool, definition, options, self.arguments, is_trusted=is_trusted)
 
     def _check_values(self, compiled: CompiledTool) -> None:
         if compiled.on_arguments is not None and self.arguments.injectors:
@@ -157,14 +158,26 @@ def _combine(first: Any, second: Any, *, decides: bool) -> bool | Callable[..., 
 class OverriddenTool(RenamedTool):
     """A tool with another definition, other options and other arguments."""
 
-    def __init__(self, tool: Tool, definition: ToolDefinition, options: ToolOptions, changes: ArgumentChanges) -> None:
+    def __init__(
+        self,
+        tool: Tool,
+        definition: ToolDefinition,
+        options: ToolOptions,
+        changes: ArgumentChanges,
+        *,
+        is_trusted: bool = False,
+    ) -> None:
         super().__init__(tool, tool.name)
         self.definition, self.options = definition, options
         self.changes = changes
+        self.is_trusted = is_trusted
+        """True if the application says that a tool of a server is read-only."""
 
     @override
     def _compile(self) -> CompiledTool:
         original = compile_tool(self.tool)
+        if self.is_trusted:
+            original = replace(original, get_distrust=None)
         if not self.changes:
             return original
         schema = original.inputs.schema

@@ -83,6 +83,8 @@ class CompiledTool:
     """Listener called before each run: `await listener.notify(values, call, settings)`; see `Toolbox.augmented`."""
     renderer: Callable[[Any], ToolResult] | None = None
     """Function that converts the return value to a result, instead of the default rendering."""
+    get_distrust: Callable[[], str] | None = None
+    """Returns why a run must ask before a call, or an empty string. None if the tool is trusted."""
 
     def get_argument(self, name: str, values: Mapping[str, Any]) -> Any:
         """Return the value of a parameter in a call, by its name in the function or in the schema."""

@@ -117,8 +117,8 @@ class Approvals:
         call_context = route.context.merge(make_context(context)).for_call(CallState(call))
         preview = make_preview(route.tool, effective_arguments, call_context, route.settings)
         steps = get_approval_steps(route.tool, route.chain, in_run=self._state.run is not None)
-        is_required = any(not step.is_predicate for step in steps)
-        if steps and not is_required:
+        is_required = any(not step.is_predicate and not step.is_void for step in steps)
+        if not is_required and any(step.is_predicate for step in steps):
             predicate = predicate_requires_approval(route.tool, effective_arguments, call_context, route.settings)
             is_required = await run_in_time(route.name, route.chain, predicate)
         return DryRun(

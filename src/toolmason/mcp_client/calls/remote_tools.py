@@ -69,6 +69,8 @@ class RemoteTool(Tool):
         )
         self._wraps = wraps_result(self.output_schema, entry.meta)
         self.options = _make_options(entry)
+        self.distrust = ""
+        """Why a run must ask before a call; empty if the tool is trusted."""
 
     @property
     @override
@@ -78,7 +80,8 @@ class RemoteTool(Tool):
     @override
     def _compile(self) -> CompiledTool:
         inputs = make_remote_inputs(self.definition.input_schema, f"{self.server}/{self.remote_name}")
-        return CompiledTool(inputs, self.invoke, renderer=self._render, accepts_extra=True)
+        get_distrust = (lambda: self.distrust) if self.distrust else None
+        return CompiledTool(inputs, self.invoke, renderer=self._render, accepts_extra=True, get_distrust=get_distrust)
 
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:

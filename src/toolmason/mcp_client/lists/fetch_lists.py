@@ -21,6 +21,7 @@ from toolmason._core.values.content import ResourceLink
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.calls.remote_tools import CallTool, FetchPrompt, RemoteTool, make_remote_prompt
 from toolmason.mcp_client.lists.pins import select_approved
+from toolmason.mcp_client.lists.trust import SeenTools
 from toolmason.mcp_client.server_options import ServerSpec
 
 _log = logging.getLogger("toolmason.mcp")
@@ -49,8 +50,9 @@ async def fetch_lists(
     definitions: Mapping[str, Mapping[str, Any]],
     call_tool: CallTool,
     fetch_prompt: FetchPrompt,
+    seen: SeenTools,
 ) -> ServerLists:
-    """Fetch everything that a server offers.
+    """Fetch everything that a server offers. `seen` has its earlier definitions.
 
     Raises:
         RemoteError: a list has too many pages or entries.
@@ -61,6 +63,7 @@ async def fetch_lists(
         RemoteTool(server.name, entry, call_tool, definitions.get(entry.name) or _dump_entry(entry))
         for entry in _drop_duplicates(entries, server)
     ]
+    seen.judge(tools, server)
     prompts: list[Prompt] = []
     links: list[ResourceLink] = []
     raw_resources = RawResources()

@@ -13,6 +13,7 @@ from typing import Final
 
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.lists.fetch_lists import ServerLists
+from toolmason.mcp_client.lists.trust import SeenTools
 from toolmason.mcp_client.pool import (
     MAX_RETRY_DELAY,
     MAX_WAIT_ROUNDS,
@@ -37,6 +38,8 @@ class ListCache:
     ) -> None:
         self.server, self._fetch_lists, self._on_change = server, fetch, on_change
         self.lists = ServerLists()
+        self.seen = SeenTools()
+        """Definitions of the tools so far. Closing does not discard them."""
         self._in_flight: concurrent.futures.Future[ServerLists] | None = None
         """Fetch in progress, which callers on any event loop wait for."""
         self._lock = threading.Lock()

@@ -37,14 +37,12 @@ def select_approved(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
     selected: list[Tool] = []
     for tool in tools:
         entry = approved.get(tool.name)
-        same_definition = entry is not None and entry.get("digest") == tool.definition.digest
-        if entry is not None and same_definition and entry.get("effects", {}) == get_effects(tool.options):
+        if entry is not None and is_approved(tool, entry):
             if "wire" not in entry:
                 # Older lock files have no `wire` key: those fields were never reviewed, so they are removed.
                 _strip_unapproved(tool)
-            if get_extra_wire_fields(tool) == entry.get("wire", get_extra_wire_fields(tool)):
-                selected.append(tool)
-                continue
+            selected.append(tool)
+            continue
         change = "is not approved" if entry is None else "has changed since it was approved"
         _log.warning(
             "server %r: tool %r %s, so it is not used. Review it, then run "
@@ -60,6 +58,15 @@ def select_approved(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
     for name in sorted(approved.keys() - {tool.name for tool in tools}):
         _log.warning("server %r: approved tool %r is no longer offered", server.name, name)
     return selected
+
+
+def is_approved(tool: Tool, entry: Mapping[str, Any]) -> bool:
+    """Return True if a tool is as its entry in the lock file says."""
+    return (
+        entry.get("digest") == tool.definition.digest
+        and entry.get("effects", {}) == get_effects(tool.options)
+        and get_extra_wire_fields(tool) == entry.get("wire", get_extra_wire_fields(tool))
+    )
 
 
 def _strip_unapproved(tool: Tool) -> None:

@@ -1,0 +1,87 @@
+"""Decide which tools of a server are trusted: by its options, its definitions so far, and the lock file."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolmason._core.load.json_forms import get_effects
+from toolmason._core.values.definition import ToolDefinition
+from toolmason.errors import ConfigError
+from toolmason.mcp_client.calls.remote_tools import RemoteTool
+from toolmason.mcp_client.lists.pins import LOCK_FILE, format_diff, is_approved, read_approved
+from toolmason.mcp_client.server_options import ServerSpec
+
+_log = logging.getLogger("toolmason.mcp")
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTool:
+    """Definition of a tool, as it was listed."""
+
+    definition: ToolDefinition
+    effects: Mapping[str, bool]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that a lock file has."""
+        names = ("title", "description", "input_schema", "output_schema")
+        return {**{name: getattr(self.definition, name) for name in names}, "effects": self.effects}
+
+
+class SeenTools:
+    """Definitions of a server's tools for one identity, since the program started."""
+
+    def __init__(self) -> None:
+        self.first: dict[str, SeenTool] = {}
+        self._last: dict[str, SeenTool] = {}
+
+    def judge(self, tools: Sequence[RemoteTool], server: ServerSpec) -> None:
+        """Mark the tools that are not trusted, and log new changes of definitions."""
+        reasons = [(tool, self._find_reason(tool, server)) for tool in tools]
+        suspects = [(tool, reason) for tool, reason in reasons if reason]
+        if not suspects or server.pin == "lock":  # a pinned server offers only definitions of the lock file
+            return
+        approved = _read_approved(server)
+        for tool, reason in suspects:
+            entry = approved.get(tool.name)
+            if entry is None or not is_approved(tool, entry):
+                tool.distrust = reason
+
+    def _find_reason(self, tool: RemoteTool, server: ServerSpec) -> str:
+        """Return why a tool is not trusted unless it is in the lock file, or an empty string."""
+        now = SeenTool(tool.definition, get_effects(tool.options))
+        first = self.first.setdefault(tool.name, now)
+        last = self._last.get(tool.name, first)
+        self._last[tool.name] = now
+        is_changed = now != first
+        if is_changed and now != last:
+            _log.warning(
+                "server %r: the definition of tool %r changed while the program ran%s",
+                server.name,
+                tool.name,
+                format_diff(first.to_dict(), tool),
+            )
+        # A tool that becomes read-only is not trusted to be: only the first definition was there when it was chosen.
+        is_read_only = bool(tool.options.read_only) and bool(first.effects.get("read_only"))
+        if is_read_only or (server.trust and not is_changed):
+            return ""
+        file = "" if server.lock is None else f" --file {shlex.quote(str(server.lock))}"
+        command = f"`toolmason lock TARGET --approve {server.name}{file}`"
+        if is_changed:
+            return f"Its definition changed while the program ran. Review it, then run {command} to trust it."
+        return (
+            f"Server {server.name!r} comes from a configuration file, and the tool does not say that it is read-only. "
+            f"Run {command} to trust its tools as they are now, or pass trust=True to McpServer.from_config."
+        )
+
+
+def _read_approved(server: ServerSpec) -> Mapping[str, Mapping[str, Any]]:
+    try:
+        return read_approved(Path(server.lock or LOCK_FILE), server.name)
+    except ConfigError as error:
+        _log.warning("server %r: no tool is trusted by the lock file: %s", server.name, error)
+        return {}
