@@ -69,7 +69,7 @@ def check_body(tool: CheckedTool) -> Iterator[Finding]:
     if isinstance(node, ast.AsyncFunctionDef) and _runs_on_loop(tool):
         yield from _check_blocking(tool, node)
     if not tool.declaration.has_approval_or_preview:
-        yield from _check_paths(tool, node)
+        yield from _check_paths(tool)
     if tool.declaration.is_true("read_only"):
         yield from _check_deletion(tool, node)
 
@@ -83,6 +83,8 @@ def _runs_on_loop(tool: CheckedTool) -> bool:
 
 
 def _check_blocking(tool: CheckedTool, node: FunctionNode) -> Iterator[Finding]:
+    if not any(called in _BLOCKING_CALLS for _, called in tool.calls):
+        return
     for call in _iter_own_calls(node):
         if tool.declaration.file.imports.get_path(call.func) in _BLOCKING_CALLS:
             message = f"`{ast.unparse(call.func)}` blocks the event loop in the async tool"
@@ -101,18 +103,21 @@ def _iter_own_calls(node: ast.AST) -> Iterator[ast.Call]:
 # --- paths from the model ----------------------------------------------------------------------
 
 
-def _check_paths(tool: CheckedTool, node: FunctionNode) -> Iterator[Finding]:
-    paths: dict[str, PathKind] = {
-        p.name: kind for p in tool.model_parameters if (kind := _get_path_kind(p.type)) is not None
-    }
-    if not paths or any(_get_name(part) in _CONTAINMENT for part in ast.walk(node)):
+def _check_paths(tool: CheckedTool) -> Iterator[Finding]:
+    paths: dict[str, PathKind] = {}
+    for parameter in tool.model_parameters:
+        if (kind := _get_path_kind(parameter.type)) is not None:
+            paths[parameter.name] = kind
+    opening = [
+        (call, called) for call, called in tool.calls if called in _FILE_CALLS or _get_name(call.func) in _PATH_METHODS
+    ]
+    if not paths or not opening or any(_get_name(part) in _CONTAINMENT for part in tool.nodes):
         return
-    imports = tool.declaration.file.imports
-    reader = _PathReader(imports, paths)
-    for statement in ast.walk(node):
-        reader.read_assignment(statement)
-    for call in ast.walk(node):
-        if isinstance(call, ast.Call) and reader.opens_file(call):
+    reader = _PathReader(tool.declaration.file.imports, paths)
+    for part in tool.nodes:
+        reader.read_assignment(part)
+    for call, called in opening:
+        if reader.opens_file(call, called):
             message = f"`{ast.unparse(call.func)}` opens a path that the model chose, and the tool does not limit it"
             yield tool.make_finding("TM312", call, message)
 
@@ -147,8 +152,8 @@ class _PathReader:
                 if isinstance(target, ast.Name) and kind is not None:
                     self.paths[target.id] = kind
 
-    def opens_file(self, call: ast.Call) -> bool:
-        if self.imports.get_path(call.func) in _FILE_CALLS:
+    def opens_file(self, call: ast.Call, called: str) -> bool:
+        if called in _FILE_CALLS:
             return any(self.get_kind(argument) is not None for argument in call.args[:2])
         is_method = isinstance(call.func, ast.Attribute) and call.func.attr in _PATH_METHODS
         return is_method and self.get_kind(getattr(call.func, "value", None)) == "path"
@@ -181,17 +186,15 @@ class _PathReader:
 
 
 def _check_deletion(tool: CheckedTool, node: FunctionNode) -> Iterator[Finding]:
-    imports, name = tool.declaration.file.imports, tool.declaration.display_name
+    name = tool.declaration.display_name
     docstring = node.body[0].value if isinstance(node.body[0], ast.Expr) else None
-    parts = list(ast.walk(node))
-    calls = [part for part in parts if isinstance(part, ast.Call)]
     # A temporary file that the tool itself has created may be deleted.
-    if not any(imports.get_path(call.func).startswith("tempfile.") for call in calls):
-        for call in calls:
-            method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-            if imports.get_path(call.func) in _DELETING_CALLS or method in _DELETING_METHODS:
-                yield tool.make_finding("TM313", call, f"{name!r} is read_only, but calls `{ast.unparse(call.func)}`")
-    for part in parts:
+    uses_own_files = any(called.startswith("tempfile.") for _, called in tool.calls)
+    for call, called in () if uses_own_files else tool.calls:
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if called in _DELETING_CALLS or method in _DELETING_METHODS:
+            yield tool.make_finding("TM313", call, f"{name!r} is read_only, but calls `{ast.unparse(call.func)}`")
+    for part in tool.nodes:
         text = part.value if isinstance(part, ast.Constant) and part is not docstring else None
         if isinstance(text, str) and (match := _DELETING_SQL.search(text)):
             sql = " ".join(match[0].strip("; ").split())

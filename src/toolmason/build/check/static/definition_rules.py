@@ -51,6 +51,17 @@ class CheckedTool:
         """Parameters, read on first access."""
         return read_parameters(self.declaration, self.project)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Nodes of the function; several rules read them, and walking a tree is slow."""
+        return [] if self.declaration.node is None else list(ast.walk(self.declaration.node))
+
+    @cached_property
+    def calls(self) -> list[tuple[ast.Call, str]]:
+        """Calls in the function, each with the path of what is called."""
+        get_path = self.declaration.file.imports.get_path
+        return [(node, get_path(node.func)) for node in self.nodes if isinstance(node, ast.Call)]
+
     @property
     def model_parameters(self) -> list[SourceParameter]:
         """Parameters that the model fills in."""

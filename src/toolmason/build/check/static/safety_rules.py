@@ -34,7 +34,6 @@ _INSTRUCTION: Final = re.compile(
     re.IGNORECASE,
 )
 _CODE_CALLS: Final = frozenset({"eval", "exec", "os.system", "os.popen", "asyncio.create_subprocess_shell"})
-_CODE_MARKERS: Final = ("eval", "exec", "system", "popen", "subprocess")
 _SHELL_CALLS: Final = frozenset(
     f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen", "getoutput")
 )
@@ -111,15 +110,10 @@ def _check_instructions(tool: CheckedTool) -> Iterator[Finding]:
 
 
 def _check_code(tool: CheckedTool) -> Iterator[Finding]:
-    node = tool.declaration.node
-    text = tool.declaration.file.source.text
-    if node is None or tool.declaration.has_approval_or_preview or not any(word in text for word in _CODE_MARKERS):
+    if tool.declaration.has_approval_or_preview:
         return
     names = {parameter.name for parameter in tool.model_parameters}
-    for call in ast.walk(node):
-        if not isinstance(call, ast.Call):
-            continue
-        called = tool.declaration.file.imports.get_path(call.func)
+    for call, called in tool.calls:
         uses_shell = called in _SHELL_CALLS and (
             called.endswith("getoutput")
             or any(keyword.arg == "shell" and eval_literal(keyword.value) is True for keyword in call.keywords)
