@@ -31,6 +31,8 @@ from toolmason._core.values.content import CONTENT_TYPES
 from toolmason._core.values.results import ToolReturn
 
 FunctionKind: TypeAlias = Literal["async", "sync"]
+PicklableCall: TypeAlias = tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]
+"""A call for another process: a function, the names it takes by position, and the values."""
 _FUNCTION_TYPES: Final = (Callable, typing.Callable, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 _STREAMS: Final = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator)
 _PLACEHOLDER: Final = r"\$\$\{|\$\{([^{}$:]+)(?::-([^{}]*))?\}"

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 from typing_extensions import Unpack, override
 
@@ -34,6 +34,7 @@ from toolmason._core.define.inputs import (
 )
 from toolmason._core.define.invocation import (
     FunctionKind,
+    PicklableCall,
     get_function_kind,
     is_generator_function,
     is_hashable,
@@ -49,9 +50,6 @@ from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOp
 from toolmason._core.values.policy import CarriedPolicy
 from toolmason._core.values.results import ToolResult
 from toolmason.errors import ConfigError, DefinitionError, UnsupportedType
-
-PicklableCall: TypeAlias = tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]
-"""A call for another process: a function, the names it takes by position, and the values."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
