@@ -5,6 +5,7 @@ import gc
 import logging
 import shlex
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -232,3 +233,50 @@ async def test_an_error_that_nobody_waits_for_any_more_is_no_news(tmp_path):
 
     assert gone.error.code == "timeout"
     assert heard == []
+
+
+@tool
+async def stay() -> str:
+    """Never end."""
+    await asyncio.Event().wait()
+    return ""
+
+
+class Loop(threading.Thread):
+    """An event loop in a thread, which ends as that of a program does that closes nothing."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.loop = asyncio.new_event_loop()
+        self.start()
+
+    def run(self):
+        self.loop.run_forever()
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.run_until_complete(asyncio.sleep(0.01))
+        self.loop.close()
+
+    def end(self):
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.join(5)
+
+
+@pytest.mark.parametrize("moment", ["before", "during"])
+async def test_a_call_from_another_loop_ends_with_the_loop_of_the_session(moment, monkeypatch):
+    monkeypatch.setattr("toolmason.mcp_client.session.LOOP_CHECK_SECONDS", 0.01)
+    other, box = Loop(), Toolbox(McpServer.of("far", Toolbox(stay)))
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(box.list(), other.loop))
+    if moment == "before":
+        # The check for a closed loop comes too early to see it.
+        monkeypatch.setattr("toolmason.mcp_client.session.UpstreamSession.usable", True)
+        await asyncio.to_thread(other.end)
+    calling = asyncio.create_task(box.call("stay"))
+    await asyncio.sleep(0.05)
+    if moment == "during":
+        await asyncio.to_thread(other.end)
+
+    result = await asyncio.wait_for(calling, 5)
+    gc.collect()
+
+    assert result.error.code == "remote_error"

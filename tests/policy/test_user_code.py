@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from policy import one_way
+from policy import one_way, process_tools
 from policy.one_way import POLICIES, Work
 from policy.samples import Thought
 from policy.ways import WAYS, make_request
@@ -279,22 +279,12 @@ async def test_async_functions_are_awaited_everywhere():
 # --- whatever a tool raises ------------------------------------------------------------------------------
 
 
-async def leave_async(how: str, key: str = "a") -> str:
-    """Leave as a generator does."""
-    raise GeneratorExit
-
-
-def leave(how: str, key: str = "a") -> str:
-    """Leave as a generator does."""
-    raise GeneratorExit
-
-
 LEAVING = {
-    "sync": lambda: Tool.from_function(leave, name="work"),
-    "async": lambda: Tool.from_function(leave_async, name="work"),
-    "loop": lambda: Tool.from_function(leave, name="work", runs_on="loop"),
-    "process": lambda: Tool.from_function(leave, name="work", runs_on="process"),
-    "slots": lambda: Tool.from_function(leave_async, name="work", max_concurrency=1, lock="key"),
+    "sync": lambda: Tool.from_function(process_tools.leave, name="work"),
+    "async": lambda: Tool.from_function(process_tools.leave_async, name="work"),
+    "loop": lambda: Tool.from_function(process_tools.leave, name="work", runs_on="loop"),
+    "process": lambda: Tool.from_function(process_tools.leave, name="work", runs_on="process"),
+    "slots": lambda: Tool.from_function(process_tools.leave_async, name="work", max_concurrency=1, lock="key"),
 }
 
 

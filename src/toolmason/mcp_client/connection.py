@@ -52,6 +52,8 @@ class Connection:
         self.list_cache = ListCache(server, self._fetch, self._notify)
         self.pool = SessionPool(server.name, self._make_session, self._on_session_open)
         self._identity_caches: dict[str, ListCache] = {}
+        self._own_key = ""
+        """Key of the identity that the toolbox's own lists were fetched for."""
         self._pending_tasks = None if server.task_wait is None else PendingTasks(server.task_wait)
         self._lock = threading.Lock()
         self._watchers: list[Watcher] = []
@@ -199,12 +201,13 @@ class Connection:
 
         Retry once on a new session if that is safe.
         """
+        close_count = self.pool.close_count
         if headers is None:
             own_context = self.handlers.context if context is None else context
             headers = await make_auth_headers(self.server, own_context) if self._has_identities else {}
         key = make_identity_key(headers)
         for attempt in (1, 2):
-            session = await self.pool.get_session(key, headers)
+            session = await self.pool.get_session(key, headers, close_count)
             try:
                 return await self._send(key, session, work)
             except ToolmasonError:
@@ -268,12 +271,17 @@ class Connection:
 
     async def _on_session_open(self, session: UpstreamSession) -> None:
         # The server may have restarted with other tools. A fetch that opens the session sets the lists afterwards.
-        self._find_cache(session).lists.expires_at = 0.0
+        cache = self._find_cache(session)
+        if cache is not None:
+            cache.lists.expires_at = 0.0
         if self._subscribed_uris:
             await session.subscribe(self._subscribed_uris)
 
-    def _find_cache(self, session: UpstreamSession) -> ListCache:
-        return self._identity_caches.get(make_identity_key(session.headers), self.list_cache)
+    def _find_cache(self, session: UpstreamSession) -> ListCache | None:
+        """Return the lists of the identity that a session is for."""
+        key = make_identity_key(session.headers)
+        is_own = not self._has_identities or key == self._own_key
+        return self.list_cache if is_own else self._identity_caches.get(key)
 
     def _on_change(self, method: str, uri: str | None = None) -> None:
         _log.debug("server %r: %s", self.name, method)
@@ -320,10 +328,17 @@ class Connection:
         return cache
 
     async def _fetch(self, headers: Mapping[str, str] | None = None) -> ServerLists:
+        if headers is None:
+            return await self._run("list", self._fetch_own_lists, retry_safe=True)
         return await self._run("list", self._fetch_lists, retry_safe=True, headers=headers)
 
+    async def _fetch_own_lists(self, client: Any, session: UpstreamSession) -> ServerLists:
+        self._own_key = make_identity_key(session.headers)
+        return await self._fetch_lists(client, session)
+
     async def _fetch_lists(self, client: Any, session: UpstreamSession) -> ServerLists:
-        seconds, seen = self.server.list_seconds, self._find_cache(session).seen
+        seconds, cache = self.server.list_seconds, self._find_cache(session)
+        seen = (self.list_cache if cache is None else cache).seen
         try:
             async with asyncio.timeout(seconds):
                 lists = await fetch_lists(

@@ -49,18 +49,23 @@ class SessionPool:
         """Number of sessions in a row that were closed because the server did not respond."""
         self._retry_at = 0.0
         self._last_error: RemoteError | None = None
-        self._close_count = 0
+        self.close_count = 0
+        """Number of times the pool was closed. What began before must not open a session after."""
         self._transitioning: set[UpstreamSession] = set()
         """Sessions that are being opened or closed."""
 
-    async def get_session(self, key: str, headers: Mapping[str, str]) -> UpstreamSession:
+    async def get_session(
+        self, key: str, headers: Mapping[str, str], close_count: int | None = None
+    ) -> UpstreamSession:
         """Return a usable session. Concurrent callers share the one being opened.
 
         Raises:
-            RemoteError: no session can be opened.
+            RemoteError: no session can be opened, or the pool was closed since it had this `close_count`.
         """
         for _ in range(MAX_WAIT_ROUNDS):
             with self._lock:
+                if close_count not in (None, self.close_count):
+                    raise self._make_closed_error()
                 session = self.sessions.get(key)
                 if session is not None and session.usable:
                     if len(self.sessions) > 1:
@@ -78,6 +83,9 @@ class SessionPool:
             if opened is not None:
                 return opened
         raise make_cancelled_error(self.name, "connect")
+
+    def _make_closed_error(self) -> RemoteError:
+        return RemoteError(self.name, "connect", "the toolbox was closed while connecting")
 
     def _check_backoff(self) -> None:
         remaining = self._retry_at - time.monotonic()
@@ -98,23 +106,23 @@ class SessionPool:
         _log.debug("server %r: connecting", self.name)
         started = time.monotonic()
         session = self._make_session(headers)
-        close_count = self._close_count
+        close_count = self.close_count
         with self._lock:
             self._transitioning.add(session)
         try:
             await session.open()
             await self._on_open(session)
-            if close_count != self._close_count:
+            if close_count != self.close_count:
                 raise ConnectionAbortedError  # noqa: TRY301 - handled by the except below
         except Exception as error:  # noqa: BLE001 - waiting callers must get the error, whatever it is
             self._close_session(session)
-            if close_count != self._close_count:
-                failure = RemoteError(self.name, "connect", "the toolbox was closed while connecting")
+            if close_count != self.close_count:
+                failure = self._make_closed_error()
             elif isinstance(error, RemoteError):
                 failure = error
             else:
                 failure = RemoteError(self.name, "connect", format_reason(error), retryable=True)
-            if close_count == self._close_count:
+            if close_count == self.close_count:
                 self._record_failure(failure)
             self._end_opening(key)
             _log.debug("server %r: not connected: %s", self.name, failure.reason)
@@ -207,7 +215,7 @@ class SessionPool:
         with self._lock:
             sessions = [*self.sessions.values(), *self._transitioning]
             self.sessions = {}
-            self._close_count += 1
+            self.close_count += 1
         await asyncio.gather(*(session.close() for session in sessions), return_exceptions=True)
         self._failures, self._retry_at = 0, 0.0
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 from contextvars import Context
 from functools import cache
 from importlib import metadata
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, TypeVar
 
 import httpx2
@@ -36,6 +37,8 @@ CLOSE_TIMEOUT = 5.0
 FIRST_RETRY_DELAY = 0.2
 """Seconds to wait before listening for changes again; each further delay is doubled."""
 MAX_RETRY_DELAY = 30.0
+LOOP_CHECK_SECONDS = 1.0
+"""Seconds between checks that the loop of a session still runs, if a request comes from another loop."""
 MAX_SLOT_SECONDS = 5.0
 """Seconds after which a process that is still starting gives its slot to the next one."""
 
@@ -338,8 +341,30 @@ async def _listen_forever(
 
 
 async def _run_on_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
-    """Run work on another loop, and forward cancellation to it."""
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+    """Run work on another loop, and forward cancellation to it.
+
+    Raises:
+        ConnectionLost: the loop has ended, and the work with it.
+    """
+    try:
+        running = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+    except RuntimeError:
+        work.close()
+        raise ConnectionLost("its event loop has ended", delivered=False) from None
+    try:
+        while not running.done():
+            await asyncio.wait((running,), timeout=LOOP_CHECK_SECONDS)
+            if loop.is_closed() and not running.done():
+                is_new = getcoroutinestate(work) == CORO_CREATED
+                if is_new:
+                    work.close()
+                raise ConnectionLost("its event loop has ended", delivered=not is_new)
+    finally:
+        if not loop.is_closed():
+            running.cancel()
+    if running.cancelled():  # by a loop that is ending: the cancellation of the caller was raised above
+        raise ConnectionLost("its event loop has ended", delivered=True)
+    return running.result()
 
 
 @cache
