@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from adversaries.raw_http import TOOL, served
-from toolmason import McpServer, Retry, Toolbox
+from mcp_server.sample_server import Running, running
+from toolmason import McpServer, Retry, Toolbox, tool
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.lists import list_cache
@@ -55,6 +56,39 @@ async def test_a_server_that_restarts_has_new_lists(tmp_path, way):
         elif way == "call of a known tool":
             assert (await box.call("both", {"text": "x"})).ok
         listed = [tool.name for tool in await box.list()]
+
+    assert listed == ["both", "new"]
+
+
+@tool
+def both() -> str:
+    """Stay."""
+    return "x"
+
+
+@tool
+def new() -> str:
+    """Come."""
+    return "x"
+
+
+@pytest.mark.row("L4-6")
+@pytest.mark.parametrize("way", ["list", "call of a new tool", "call of a known tool"])
+async def test_a_stateless_server_that_restarts_has_new_lists(way, monkeypatch):
+    """It has no session that could expire; the stream for changes breaks, and that is noticed at once."""
+    monkeypatch.setattr("toolmason.mcp_client.session.FIRST_RETRY_DELAY", 60.0)
+    first = Running(Toolbox(both))
+    first.start()
+    async with Toolbox(McpServer.http("web", first.url)) as box:
+        changed = asyncio.Event()
+        await box.list()
+        box.servers.watch(lambda _: changed.set())
+        await asyncio.to_thread(first.stop)
+        await asyncio.wait_for(changed.wait(), 10)
+        with running(Toolbox(both, new), port=first.port):
+            if way != "list":
+                assert (await box.call("both" if way == "call of a known tool" else "new")).ok
+            listed = [tool.name for tool in await box.list()]
 
     assert listed == ["both", "new"]
 

@@ -209,7 +209,7 @@ class Connection:
         for attempt in (1, 2):
             session = await self.pool.get_session(key, headers, close_count)
             try:
-                return await self._send(key, session, work)
+                found = await self._send(key, session, work)
             except ToolmasonError:
                 raise
             except Exception as error:
@@ -228,6 +228,9 @@ class Connection:
                     continue
                 reason = "the session has expired" if loss is None else loss.reason
                 raise RemoteError(self.name, phase, reason, tool=tool, stderr=stderr, retryable=can_retry) from error
+            if attempt > 1:
+                self._expire()  # the server was away, and may have restarted with other tools
+            return found
         raise AssertionError  # pragma: no cover - both attempts return or raise
 
     async def _send(

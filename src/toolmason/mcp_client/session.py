@@ -204,7 +204,6 @@ class UpstreamSession:
         }
         if not subscriptions or client.protocol_version < "2026":
             return
-        # Changes may have been missed while the stream was down.
         async for change in _listen_forever(client, **subscriptions):
             self.on_change("listener restarted" if change is None else type(change).__name__)
 
@@ -320,24 +319,27 @@ def get_start_slots() -> asyncio.Semaphore:
 async def _listen_forever(
     client: Any, started: asyncio.Event | None = None, **subscriptions: Any
 ) -> AsyncGenerator[Any]:
-    """Yield the changes that a server reports, and None after each restart of a broken stream.
+    """Yield the changes that a server reports, and None if the stream breaks and if it is open again.
 
     `started` is set after the first attempt, whether or not it succeeded.
     """
-    delay = FIRST_RETRY_DELAY
+    delay, is_restart = FIRST_RETRY_DELAY, False
     while True:
         with suppress(Exception):
             async with client.listen(**subscriptions) as changes:
                 if started is not None:
                     started.set()
+                if is_restart:
+                    yield None  # changes may have been missed
                 async for change in changes:
                     delay = FIRST_RETRY_DELAY
                     yield change
         if started is not None:
             started.set()
+        yield None  # the server may have restarted
+        is_restart = True
         await asyncio.sleep(delay)
         delay = min(2 * delay, MAX_RETRY_DELAY)
-        yield None
 
 
 async def _run_on_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
