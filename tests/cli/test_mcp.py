@@ -170,3 +170,17 @@ def test_a_target_is_listed_without_the_servers_of_the_configuration(run, office
     done = run("list", "office.py", cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_view_of_a_toolbox_closes_its_servers_and_tells_of_an_override_without_a_tool(run, place):
+    lines = [
+        "from toolmason import McpServer, Toolbox",
+        f"server = McpServer.stdio('raw', {sys.executable!r}, [{RAW!r}, 'plain'])",
+        "box = [Toolbox(server)][0].override('ecko', timeout=3)",
+    ]
+    (place / "app.py").write_text("\n".join(lines))
+
+    done = run("list", "app.py:box", cwd=place)
+
+    assert (done.returncode, done.stdout) == (0, "echo(text?: string)  -  ~21 tokens  Echo.\n")
+    assert done.stderr == "WARNING: override('ecko'): neither the toolbox nor its servers have a tool of this name\n"

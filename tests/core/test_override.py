@@ -6,7 +6,9 @@ import json
 import logging
 from typing import Annotated, Any, Literal
 
+import mcp_types
 import pytest
+from mcp.server import Server
 from pydantic import BaseModel
 
 from toolmason import Deny, Inject, McpServer, Param, Rate, Retry, Tool, Toolbox, ToolContext, tool
@@ -440,10 +442,35 @@ async def test_a_change_that_no_longer_fits_withholds_the_tool(caplog):
 
         assert result.error.code == "execution_error"
         assert "the value 't' does not fit $.tenant" in result.text
-        assert [text for text in caplog.messages if "It is withheld" in text] != []
+        assert [text for text in caplog.messages if "The tool is withheld." in text] != []
         inner.add(make_search(q=TEXT, tenant=TEXT), replace=True)
         await box.refresh()
         assert (await view.call("search", {"q": "tea"})).ok
+
+
+async def test_a_schema_of_a_server_cannot_make_an_override_expensive(caplog):
+    """A definition that names the next one twice has 2^60 alternatives."""
+    defs = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(60)}
+    schema = {"type": "object", "properties": {"q": {"$ref": "#/$defs/d0"}}, "$defs": {**defs, "d60": TEXT}}
+    hostile = Tool.from_schema("search", "Search.", schema, lambda arguments, context: "")
+    async with Toolbox(McpServer.of("s", Toolbox(hostile)), eager=False) as box:
+        view = box.override("search", arguments={"q": Literal["a"]})
+
+        assert await view.list() == []
+        assert "too complex to narrow 'q'" in (await view.call("search", {"q": "a"})).text
+
+
+async def test_a_schema_of_a_server_that_makes_no_sense_withholds_the_tool():
+    entry = mcp_types.Tool(name="search", input_schema={"type": "object", "properties": ["q"]})
+
+    async def listed(*_):
+        return mcp_types.ListToolsResult(tools=[entry])
+
+    async with Toolbox(McpServer.of("s", Server("low", version="1", on_list_tools=listed)), eager=False) as box:
+        view = box.override("search", arguments={"q": "x"})
+
+        assert await view.list() == []
+        assert not (await view.call("search", {})).ok
 
 
 async def test_an_override_of_a_tool_that_never_appears_is_told_once(caplog):
@@ -471,3 +498,17 @@ async def test_a_shadowed_tool_of_a_server_is_overridden_by_its_full_name():
         assert (await local.call("search", {})).value == {"a": "x"}
         assert [item.name for item in await local.list()] == ["search"]
         assert (await remote.call("s__search", {"q": "tea"})).value["tenant"] == "t"
+
+
+async def test_a_served_view_shows_the_effects_of_the_override():
+    upstream = McpServer.of("s", Toolbox(Tool.from_function(search, destructive=True, title="Old")))
+    async with Toolbox(upstream) as box:
+        view = box.override("search", read_only=True, title="New", description="Find.", arguments={"tenant": "t"})
+        async with Toolbox(McpServer.of("gateway", view)) as client:
+            [found] = await client.list()
+            result = await client.call("search", {"q": "tea", "tenant": "evil"})
+
+    assert (found.options.read_only, found.options.destructive) == (True, None)
+    assert (found.definition.title, found.description) == ("New", "Find.")
+    assert list(found.definition.input_schema["properties"]) == ["q", "limit", "unit", "area"]
+    assert result.value["tenant"] == "t"

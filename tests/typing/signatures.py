@@ -120,3 +120,10 @@ async def a_toolbox_is_typed() -> None:
         assert_type(result, ToolResult)
 
     await box.call(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def override() -> None:
+    box = Toolbox(double)
+    assert_type(box.override("double", name="twice", approval=True, arguments={"n": 3}), Toolbox)
+    box.override("double", aproval=True)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+    box.override("double", timeout="5")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]

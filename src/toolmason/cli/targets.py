@@ -21,6 +21,7 @@ from toolmason._core.define.tool import Tool
 from toolmason._core.load.manifest import MANIFEST_FILE, LoadedManifest, find_manifest, has_manifest
 from toolmason._core.load.packages import find_module_spec, prepend_to_sys_path
 from toolmason._core.load.plugins import make_instance
+from toolmason._core.run.blocking import run_blocking
 from toolmason._core.run.call_log import CALL_LOG
 from toolmason._core.toolbox.discover import discover
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
@@ -112,7 +113,9 @@ def _find_only_toolbox(module: ModuleType, target: str) -> Toolbox | None:
 def connect_servers(box: Toolbox) -> Toolbox:
     """Connect the servers of a toolbox, if any, until the command ends."""
     if box.servers:
-        click.get_current_context().call_on_close(box.close_sync)
+        remotes = get_state(box).remotes
+        # Not `box.close_sync`: the target may be a view, which leaves the connections to its toolbox.
+        click.get_current_context().call_on_close(lambda: run_blocking(remotes.aclose()))
         box.list_sync()
     return box
 

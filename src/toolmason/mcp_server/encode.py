@@ -103,7 +103,9 @@ def _make_upstream_entry(tool: Tool, upstream_entry: Mapping[str, Any]) -> dict[
     if definition.input_schema != upstream.input_schema:
         entry["inputSchema"] = {"type": "object", **definition.input_schema}
     if _make_hints(tool) != _make_hints(get_root(tool)):
-        entry["annotations"] = {**(upstream_entry.get("annotations") or {}), **_make_hints(tool)}
+        annotations = upstream_entry.get("annotations") or {}
+        others = {key: value for key, value in annotations.items() if key not in HINT_KEYS.values()}
+        entry["annotations"] = {**others, **_make_hints(tool)}
     return entry
 
 

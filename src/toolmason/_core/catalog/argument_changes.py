@@ -192,10 +192,20 @@ class ArgumentChanges:
                 raise DefinitionError(
                     f"override({self.tool!r}): the tool requires {change.name!r}, so it needs a default to be optional."
                 )
+
+    def check_types(self, schema: JsonSchema) -> None:
+        """Check that the types of the changes are narrower than those of a schema.
+
+        Raises:
+            DefinitionError: a type is not narrower, or the schema is too complex to tell.
+        """
+        for change in self.by_name.values():
             if change.schema is not None:
                 self._check_narrower(change, schema)
 
     def _check_narrower(self, change: ArgumentChange, schema: JsonSchema) -> None:
+        if change.name not in schema.get("properties", ()):
+            raise DefinitionError(f"override({self.tool!r}): the schema is too complex to narrow {change.name!r}.")
         part = schema["properties"][change.name]
         original = {"$defs": schema.get("$defs", {}), **part} if isinstance(part, Mapping) else {}
         for difference in import_module(_COMPARISON_MODULE).compare_schemas(original, change.schema):

@@ -70,10 +70,11 @@ class Override:
     def _apply_or_withhold(self, tool: Tool) -> Tool:
         try:
             return self.apply(tool)
-        except DefinitionError as error:
-            # The server changed its schema. The original must not run in its place: it lacks the hidden values.
-            _log.warning("%s It is withheld, because its definition has changed.", error)
-            return UnfitTool(tool, self.new_name, str(error))
+        except Exception as error:  # noqa: BLE001 - a schema that the server wrote may fail in any way
+            reason = str(error) if isinstance(error, DefinitionError) else f"override({self.tool_name!r}): {error!r}."
+            # The original must not run in its place: it lacks the hidden values.
+            _log.warning("%s The tool is withheld.", reason)
+            return UnfitTool(tool, self.new_name, reason)
 
     def apply(self, tool: Tool) -> Tool:
         """Return the overridden tool.
@@ -85,17 +86,20 @@ class Override:
         self.arguments.check(tool.definition.input_schema)
         definition, options = self.change_definition(tool.definition), self.change_options(tool.options)
         if isinstance(tool, LazyTool):
+            self.arguments.check_types(tool.definition.input_schema)
             return tool.with_definition(definition, self.apply, options=options)
         if self.arguments:
-            self._check_values(compile_tool(tool))
+            self._check_arguments(compile_tool(tool))
         is_trusted = self.options.get("read_only") is True
         return OverriddenTool(tool, definition, options, self.arguments, is_trusted=is_trusted)
 
-    def _check_values(self, compiled: CompiledTool) -> None:
+    def _check_arguments(self, compiled: CompiledTool) -> None:
         if compiled.on_arguments is not None and self.arguments.injectors:
             raise DefinitionError(
                 f"override({self.tool_name!r}): an augmented tool takes no value from the context. Override it first."
             )
+        # Not the schema of the definition: a server's schema that is too complex to use is not among the inputs.
+        self.arguments.check_types(compiled.inputs.schema)
         self.arguments.check_values(compiled.inputs)
 
     def change_definition(self, definition: ToolDefinition) -> ToolDefinition:
