@@ -193,7 +193,8 @@ async def test_a_search_does_not_find_what_is_not_enabled(drop):
     many = [Tool.from_function(lambda: "x", name=f"drop_{number}", description="Drop.") for number in range(5)]
     model = ScriptedModel([[("find_tools", {"query": "drop"})], "done"])
 
-    await Chat(model, Toolbox(drop, *many), search=Search(budget=0, limit=20)).send("x", context=GUEST)
+    search = Search(budget=0, limit=20, always_offer=("drop",))
+    await Chat(model, Toolbox(drop, *many), search=search).send("x", context=GUEST)
 
     [result] = model.requests[1].messages[-1].results
     assert sorted(found["name"] for found in json.loads(result.text)["tools"]) == sorted(names(many))
@@ -215,6 +216,18 @@ def test_an_mcp_client_sees_what_its_identity_may_use(drop):
                 assert "not enabled" in answer["error"]["message"]
             else:
                 assert answer["result"]["content"][0]["text"] == "dropped"
+
+
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+async def test_a_client_of_each_era_sees_what_its_identity_may_use(drop, era):
+    with running(Toolbox(drop, look), auth=lambda token: {"user": token}) as server:
+        found = {}
+        for user in ("guest", "admin"):
+            headers = {"Authorization": f"Bearer {user}"}
+            async with Toolbox(McpServer.http("s", server.url, headers=headers, era=era)) as box:
+                found[user] = names(await box.list()), names(await box.list())
+
+    assert found == {"guest": (["look"],) * 2, "admin": (["drop", "look"],) * 2}
 
 
 async def test_a_session_in_memory_sees_what_the_toolbox_may_use(drop):

@@ -252,3 +252,17 @@ async def test_a_new_tool_of_a_trusted_server_is_trusted():
         await box.refresh()
 
         assert await code_in_run(box) is None
+
+
+async def test_a_server_cannot_make_its_first_definitions_forgotten(monkeypatch):
+    monkeypatch.setattr("toolmason.mcp_client.lists.trust.MAX_SEEN", 1)
+    target = Toolbox(work)
+    async with Toolbox(served(target)) as box:
+        await box.list()
+        target.add(tool(name="new")(lambda: "x"))
+        target.add(other_work, replace=True)
+        await box.refresh()
+
+        assert await code_in_run(box) == "approval_required"
+        async with box.run() as run:
+            assert "more than 1 different tools" in (await run.call("new", {})).error.message

@@ -88,10 +88,11 @@ class ToolSearch:
         """
         if settings is None or FIND_TOOLS in box:
             return None
-        tools = [tool for tool in ModelRequest((), box).tools if tool.name not in hidden]
+        tools = ModelRequest((), box).tools
         if unknown := set(settings.always_offer) - {tool.name for tool in tools}:
             raise ConfigError(f"Search(always_offer={min(unknown)!r}): no such tool. Remove it.")
-        return cls(settings, tools) if sum(map(estimate_tokens, tools)) > settings.budget else None
+        visible = [tool for tool in tools if tool.name not in hidden] if hidden else tools
+        return cls(settings, visible) if sum(map(estimate_tokens, visible)) > settings.budget else None
 
     async def __call__(self, turn: ModelTurn, call_next: NextStep) -> ModelReply:
         """Run a turn with only the tools that are always offered or were found. The model cannot call the others."""

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from toolmason._core.load.json_forms import get_effects
 from toolmason._core.values.definition import ToolDefinition
@@ -17,6 +17,8 @@ from toolmason.mcp_client.lists.pins import LOCK_FILE, format_diff, is_approved,
 from toolmason.mcp_client.server_options import ServerSpec
 
 _log = logging.getLogger("toolmason.mcp")
+MAX_SEEN: Final = 10_000
+"""Number of definitions to remember. Forgetting one would let a server change it unseen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class SeenTools:
 
     def _find_reason(self, tool: RemoteTool, server: ServerSpec) -> str:
         """Return why a tool is not trusted unless it is in the lock file, or an empty string."""
+        if tool.name not in self.first and len(self.first) >= MAX_SEEN:
+            return f"Server {server.name!r} has listed more than {MAX_SEEN} different tools since the program started."
         now = SeenTool(tool.definition, get_effects(tool.options))
         first = self.first.setdefault(tool.name, now)
         last = self._last.get(tool.name, first)
