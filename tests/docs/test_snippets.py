@@ -26,13 +26,14 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     # A source that is changed within a second would be taken for the one that was compiled before.
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    # A page may set the level of the logger, as its reader would; the next test must not feel it.
-    monkeypatch.setattr(logging.getLogger("toolmason"), "level", logging.NOTSET)
     # A page may set a tracer provider, which can be set once in a process.
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
     yield tmp_path
-    logging.getLogger("toolmason").setLevel(logging.NOTSET)
+    # A page may set the levels and handlers of loggers, as its reader would; the next test must not notice.
+    for name in [name for name in logging.Logger.manager.loggerDict if name.partition(".")[0] == "toolmason"]:
+        logging.getLogger(name).setLevel(logging.NOTSET)
+        logging.getLogger(name).handlers.clear()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from contextvars import Context
 from functools import cache
 from importlib import metadata
 from inspect import CORO_CREATED, getcoroutinestate
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import httpx2
 from mcp import Client
@@ -34,6 +34,8 @@ OnChange = Callable[..., None]
 """Called with the method of the notification, and with the URI if a single resource changed."""
 _SSE_FALLBACK_STATUSES = frozenset({404, 405})
 CLOSE_TIMEOUT = 5.0
+STREAM_LOST: Final = "the stream of changes ended"
+STREAM_RESTORED: Final = "the stream of changes is open again"
 FIRST_RETRY_DELAY = 0.2
 """Seconds to wait before listening for changes again; each further delay is doubled."""
 MAX_RETRY_DELAY = 30.0
@@ -205,7 +207,7 @@ class UpstreamSession:
         if not subscriptions or client.protocol_version < "2026":
             return
         async for change in _listen_forever(client, **subscriptions):
-            self.on_change("listener restarted" if change is None else type(change).__name__)
+            self.on_change(change if isinstance(change, str) else type(change).__name__)
 
     # --- requests ----------------------------------------------------------------------------------
 
@@ -264,9 +266,9 @@ class UpstreamSession:
     async def _listen_for_updates(self, client: Any, uris: frozenset[str], started: asyncio.Event) -> None:
         try:
             async for change in _listen_forever(client, started, resource_subscriptions=sorted(uris)):
-                if change is None:  # `_on_message` handles the changes
+                if change == STREAM_RESTORED:  # `_on_message` handles the changes
                     for uri in uris:
-                        self.on_change("listener restarted", uri)
+                        self.on_change(STREAM_RESTORED, uri)
         finally:
             started.set()
 
@@ -319,7 +321,7 @@ def get_start_slots() -> asyncio.Semaphore:
 async def _listen_forever(
     client: Any, started: asyncio.Event | None = None, **subscriptions: Any
 ) -> AsyncGenerator[Any]:
-    """Yield the changes that a server reports, and None if the stream breaks and if it is open again.
+    """Yield the changes that a server reports, `STREAM_LOST` if the stream ends, and `STREAM_RESTORED` after that.
 
     `started` is set after the first attempt, whether or not it succeeded.
     """
@@ -330,13 +332,13 @@ async def _listen_forever(
                 if started is not None:
                     started.set()
                 if is_restart:
-                    yield None  # changes may have been missed
+                    yield STREAM_RESTORED  # changes may have been missed
                 async for change in changes:
                     delay = FIRST_RETRY_DELAY
                     yield change
         if started is not None:
             started.set()
-        yield None  # the server may have restarted
+        yield STREAM_LOST  # the server may have restarted
         is_restart = True
         await asyncio.sleep(delay)
         delay = min(2 * delay, MAX_RETRY_DELAY)
