@@ -1,6 +1,7 @@
 """Tools in a process of their own: killed at the deadline, replaced when they die, and nothing left behind."""
 
 import asyncio
+import importlib
 import multiprocessing
 import os
 import signal
@@ -387,6 +388,18 @@ async def test_workers_are_warm():
     pids = [(await box.call("pid")).unwrap() for _ in range(5)]
 
     assert len(set(pids)) == 1
+
+
+async def test_a_warm_worker_finds_a_module_of_a_folder_that_was_added_later(make_package):
+    """A worker had the search path of its start, so that a later test or plugin failed with `No module named …`."""
+    await Toolbox(tools.pid, settings=one_process()).call("pid")
+    make_package("late_plugin", tools="def late(text: str) -> str:\n    return text\n")
+    late = importlib.import_module("late_plugin.tools").late
+
+    box = Toolbox(Tool.from_function(late, runs_on="process"), settings=one_process())
+    result = await box.call("late", {"text": "found"})
+
+    assert result.text == "found"
 
 
 async def test_one_process_does_one_call_at_a_time(tmp_path):

@@ -13,6 +13,7 @@ import inspect
 import itertools
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -61,6 +62,8 @@ class Worker:
         child_pipe.close()
         child_lifeline.close()
         self.calls = 0
+        self._path: list[str] = []
+        """Module search path that the process has."""
         _register_worker(self)
         if not self._is_ready():
             self.kill()
@@ -85,7 +88,7 @@ class Worker:
         kind: str = "progress"
         data: Any = None
         try:
-            self.pipe.send_bytes(pickle.dumps((self.calls, payload)))
+            self.pipe.send_bytes(pickle.dumps((self.calls, payload, self._find_new_path())))
             while kind == "progress":
                 number, kind, data = pickle.loads(self.pipe.recv_bytes())  # noqa: S301 - from our own worker
                 if number != self.calls:
@@ -103,6 +106,14 @@ class Worker:
             raise _unpickle_error_chain(data)
         return data
 
+    def _find_new_path(self) -> list[str] | None:
+        """Return the module search path of this program if it has changed: the module of a tool may be on it."""
+        path = [entry or _get_folder() for entry in sys.path]
+        if path == self._path:
+            return None
+        self._path = path
+        return path
+
     def kill(self) -> None:
         """Kill the process and all its children."""
         _live_workers.discard(self)
@@ -114,6 +125,14 @@ class Worker:
         self.process.join(1)
         self.pipe.close()
         self.lifeline.close()
+
+
+def _get_folder() -> str:
+    """Return the current folder, which an empty entry of the search path means; empty if it has been removed."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - a string is needed
+    except OSError:
+        return ""
 
 
 _live_workers: set[Worker] = set()
@@ -306,7 +325,9 @@ def _exit_with_parent(lifeline: Any) -> None:
 def _run_payload(payload: bytes, pipe: Any) -> bytes:
     import pickle  # noqa: PLC0415 - as above
 
-    number, payload = pickle.loads(payload)  # noqa: S301 - from the process that started this one
+    number, payload, path = pickle.loads(payload)  # noqa: S301 - from the process that started this one
+    if path is not None:
+        sys.path[:] = path
     try:
         with report_progress_to(lambda *report: pipe.send_bytes(pickle.dumps((number, "progress", report)))):
             function, names, values = pickle.loads(payload)  # noqa: S301 - from the process that started this one
