@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from adversaries.raw_http import served
-from toolmason import McpServer, Toolbox, ToolError, tool
+from toolmason import Image, McpServer, Retry, Tool, Toolbox, ToolError, tool
 from toolmason.chat import Chat, Limits
 from toolmason.errors import (
     ApprovalRequired,
@@ -16,7 +16,7 @@ from toolmason.errors import (
     ResultError,
     ToolTimeout,
 )
-from toolmason.mcp_client.calls.result_marks import ERROR_META_KEY
+from toolmason.mcp_client.calls.result_marks import ERROR_META_KEY, RESULT_META_KEY
 from toolmason.testing import ScriptedModel
 
 
@@ -298,3 +298,90 @@ async def test_a_redacted_message_stays_redacted_for_a_toolmason_client():
 
     assert result.error.code == "execution_error"
     assert "no disk" not in repr(vars(result)) + repr(vars(result.error))
+
+
+# --- marks of a result -----------------------------------------------------------------------------
+
+PNG = {"type": "image", "data": "iVBORw==", "mimeType": "image/png"}
+LOOK = {"type": "text", "text": "look"}
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        ([PNG], Image(b"\x89PNG")),
+        ([LOOK, PNG], ["look", Image(b"\x89PNG")]),
+        ([LOOK, LOOK], "look\nlook"),
+        ([{"type": "text", "text": "7"}], "7"),
+        ([], ""),
+    ],
+)
+async def test_the_value_of_content_without_data_is_the_content(content, value):
+    result = await listed({"type": "object"}, {"content": content})
+
+    assert result.value == value
+
+
+@pytest.mark.parametrize("returned", [[Image(b"a")], ["look", Image(b"a")], Image(b"a")], ids=["one", "two", "image"])
+async def test_content_is_the_same_list_behind_a_server(returned):
+    def show():
+        return returned
+
+    async with behind(Tool.from_function(show)) as box:
+        result = await box.call("show", {})
+
+    assert result.value == returned
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        7,
+        {"value": "made up", "attempts": "many", "size": -1, "wrapped": "no", "handle": 7, "digest": []},
+        {"value": ["json"], "attempts": 10**9, "shows_content": 1},
+        {"attempts": True, "digest": "without a handle"},
+    ],
+)
+async def test_odd_marks_of_a_result_do_no_harm(marks):
+    sent = {"content": [LOOK], "structuredContent": {"n": 1}, "_meta": {RESULT_META_KEY: marks, "own": 1}}
+    result = await listed({"type": "object"}, sent)
+
+    assert (result.value, result.attempts, result.meta, result.full_text_digest) == ({"n": 1}, 1, {"own": 1}, None)
+    assert result.text == 'look\n{"n":1}'
+
+
+async def test_text_that_is_marked_as_json_but_is_none_is_the_value():
+    result = await listed({"type": "object"}, {"content": [LOOK], "_meta": {RESULT_META_KEY: {"value": "json"}}})
+
+    assert result.value == "look"
+
+
+async def test_the_attempts_of_both_sides_are_counted():
+    failures = iter((True, True, False))
+
+    @tool(retry=Retry(2, delay=0), idempotent=True)
+    def flaky() -> str:
+        """Fail twice."""
+        if next(failures):
+            raise ConnectionError("reset")
+        return "ran"
+
+    async with behind(flaky) as box:
+        result = await box.call("flaky", {}, retry=Retry(3, delay=0))
+
+    assert (result.value, result.attempts) == ("ran", 3)
+
+
+async def test_the_rest_of_a_truncated_result_is_read_on_the_server():
+    @tool(max_result_bytes=400)
+    def long() -> str:
+        """Return many lines."""
+        return "\n".join(f"line {number}" for number in range(200))
+
+    async with behind(long) as box:
+        result = await box.call("long", {})
+        await box.refresh()
+        rest = await box.call("far__read_result", {"handle": result.meta["handle"], "search": "line 99"})
+
+    assert result.meta["bytes"] == 1689
+    assert "line 99" in rest.text

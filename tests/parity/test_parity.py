@@ -49,6 +49,7 @@ def explain(way: str, case: Case, near: list[Fields], far: list[Fields]) -> list
     ]
 
 
+@pytest.mark.row("AJ-10")
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_result_is_the_same_in_every_way(way: str, outcomes: Outcomes):
     defects = [

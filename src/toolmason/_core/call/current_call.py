@@ -87,7 +87,7 @@ class CurrentCall:
 
     __slots__ = (
         *("arguments", "attempts", "bound", "call_id", "cancellation", "deadline", "ends", "key", "options", "route"),
-        *("repairs", "run", "seconds", "slots", "started", "state"),
+        *("remote_attempts", "repairs", "run", "seconds", "slots", "started", "state"),
     )
     bound: Bound | None
     ends: float | None
@@ -110,6 +110,8 @@ class CurrentCall:
         self.seconds = route.timeout if options.timeout is INHERIT else route.timeouts.get_seconds(options.timeout)
         self.attempts = 0
         """Number of attempts; 0 until the tool runs."""
+        self.remote_attempts = 0
+        """Number of attempts that servers made besides these, in the attempts that failed."""
         self.repairs: tuple[Repair, ...] = ()
         self.bound = self.slots = self.state = self.key = self.ends = None
 
@@ -237,6 +239,7 @@ class CurrentCall:
         if self.attempts and "attempts" in fields:
             # A server reported that it tried several times, or that it refused the call.
             self.attempts += fields["attempts"] - 1
+        self.attempts += self.remote_attempts
         fields["attempts"] = self.attempts
         fields["call_id"] = self.call_id
         fields["name"] = self.route.name

@@ -314,6 +314,8 @@ async def _run_attempts(current: CurrentCall, values: Mapping[str, Any]) -> tupl
                 raise
             CALL_LOG.debug("%s: attempt %d failed: %s", route.name, state.attempt, type(error).__name__)
             await current.pause(pause)
+            if isinstance(error, ToolError):
+                current.remote_attempts += error.result_fields.get("attempts", 1) - 1
             state.attempt += 1
             current.start_timer()
             # The previous attempt may have modified a list or dict in place.
