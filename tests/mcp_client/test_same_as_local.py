@@ -372,16 +372,25 @@ async def test_the_attempts_of_both_sides_are_counted():
     assert (result.value, result.attempts) == ("ran", 3)
 
 
-async def test_the_rest_of_a_truncated_result_is_read_on_the_server():
+@pytest.mark.parametrize("hops", [0, 1, 2])
+async def test_the_rest_of_a_truncated_result_is_read_on_the_server(hops):
     @tool(max_result_bytes=400)
     def long() -> str:
         """Return many lines."""
         return "\n".join(f"line {number}" for number in range(200))
 
-    async with behind(long) as box:
+    box = Toolbox(long)
+    for hop in range(hops):
+        box = Toolbox(McpServer.of(f"hop{hop}", box))
+    async with box:
         result = await box.call("long", {})
-        await box.refresh()
-        rest = await box.call("far__read_result", {"handle": result.meta["handle"], "search": "line 99"})
+        found = await box.call("read_result", {"handle": result.meta["handle"], "search": "line 99"})
+        part = await box.call("read_result", {"handle": result.meta["handle"], "offset": 7, "length": 6})
+        wrong = await box.call("read_result", {"handle": "result_1_0"})
+        offered = [made.name for made in box.tools]
 
     assert result.meta["bytes"] == 1689
-    assert "line 99" in rest.text
+    assert found.text.startswith("100 (character")
+    assert part.text == "line 1\n[characters 7 to 13 of 1689]"
+    assert wrong.error.code == "tool_error"
+    assert "read_result" in offered

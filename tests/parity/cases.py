@@ -73,6 +73,14 @@ async def _call_at_once(box: Toolbox, calls: list[ToolCall], reports: Reports) -
     return [describe(result) for result in await asyncio.gather(*map(box.call, calls))]
 
 
+async def _read_rest(box: Toolbox, calls: list[ToolCall], reports: Reports) -> list[Fields]:
+    handle = (await box.call(calls[0])).meta["handle"]
+    return [
+        describe(await box.call(ToolCall("rest", "read_result", {"handle": handle, "offset": 500, "length": 100}))),
+        describe(await box.call(ToolCall("found", "read_result", {"handle": handle, "search": "99"}))),
+    ]
+
+
 async def _cancel_task(box: Toolbox, calls: list[ToolCall], reports: Reports) -> list[Fields]:
     entered = asyncio.Event()
     task = asyncio.create_task(box.call(calls[0], on_progress=lambda _: entered.set()))
@@ -172,6 +180,7 @@ CASES = (
     Case("alone", ({}, {}, {}), _call_at_once),
     Case("long_text"),
     Case("long_rows"),
+    Case("long_text", make=_read_rest, name="rest of a long result"),
     Case("tenant"),
     Case("direct"),
     Case("hang", make=_cancel_task, name="cancelled task"),

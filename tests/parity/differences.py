@@ -118,8 +118,7 @@ DIFFERENCES = (
         ("value",),
         lambda near, far: far["value"] == far["text"] == near["text"],
         "`value` of truncated text is the truncated text.",
-        "The server keeps the full text. `meta` has its handle; after `box.refresh()` the tool that reads it is "
-        "`server__read_result`.",
+        "The server keeps the full text; `read_result` reads it there.",
     ),
     Difference(
         WIRE,

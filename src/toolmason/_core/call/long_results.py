@@ -7,13 +7,15 @@ import os
 import re
 import threading
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from toolmason._core.catalog.catalog import READ_RESULT
+from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import Declaration, Param
-from toolmason._core.define.tool import FunctionTool
+from toolmason._core.define.tool import FunctionTool, Tool
 from toolmason._core.values.content import Text
 from toolmason._core.values.definition import ToolOptions
 from toolmason._core.values.results import ToolResult, replace_result
@@ -21,6 +23,10 @@ from toolmason.errors import ToolError
 
 _MAX_READ_CHARS: Final = 64 * 1024
 _MAX_MATCHES: Final = 50
+_MAX_LINKS: Final = 256
+"""Maximum number of results on servers that a store remembers; the oldest are forgotten first."""
+ReadRest: TypeAlias = Callable[[dict[str, Any], ToolContext[Any]], Awaitable[str]]
+"""Reads part of a result on the server that truncated it, given the arguments of `read_result`."""
 _handle_numbers = itertools.count(1)
 _result_owner: ContextVar[str] = ContextVar("toolmason_result_owner", default="")
 
@@ -40,6 +46,8 @@ class ResultStore:
         self._entries: OrderedDict[tuple[str, str], str | Path] = OrderedDict()
         """Entries by owner and handle."""
         self._sizes: dict[tuple[str, str], int] = {}
+        self._links: OrderedDict[tuple[str, str], ReadRest] = OrderedDict()
+        """Results that are stored on a server, by owner and handle."""
         self._lock = threading.Lock()
 
     def save(self, text: str) -> str:
@@ -72,14 +80,26 @@ class ResultStore:
             raise ToolError(f"No result has the handle {handle[:64]!r}. It may have been dropped; make the call again.")
         return entry.read_bytes().decode() if isinstance(entry, Path) else entry
 
+    def link(self, handle: str, read_rest: ReadRest) -> None:
+        """Remember a result that is stored on a server."""
+        with self._lock:
+            self._links[_result_owner.get(), handle] = read_rest
+            if len(self._links) > _MAX_LINKS:
+                self._links.popitem(last=False)
+
+    def find_link(self, handle: str) -> ReadRest | None:
+        """Return the function that reads a result on its server, or None if it is not stored on one."""
+        return self._links.get((_result_owner.get(), handle))
+
     def clear(self) -> None:
         """Drop all stored results."""
         with self._lock:
+            self._links.clear()
             for key in list(self._entries):
                 self._drop(key)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._entries) + len(self._links)
 
     def _drop(self, key: tuple[str, str]) -> None:
         entry = self._entries.pop(key)
@@ -128,6 +148,13 @@ def truncate_result(result: ToolResult, limit: int, store: ResultStore) -> ToolR
     )
 
 
+def link_result(result: ToolResult, tool: Tool, store: ResultStore) -> None:
+    """Let `read_result` read the rest of a result that the tool's server truncated."""
+    read_rest: ReadRest | None = getattr(tool, "read_rest", None)
+    if read_rest is not None and "handle" in result.meta:
+        store.link(str(result.meta["handle"]), read_rest)
+
+
 def _trim_to_lines(text: str, *, from_end: bool) -> str:
     position = text.find("\n") if from_end else text.rfind("\n")
     # Without a line break in the nearer half, cut mid-line: trimming would drop most of the text.
@@ -144,8 +171,13 @@ def make_result_reader(store: ResultStore) -> FunctionTool:
         offset: Annotated[int, Param(description="First character; counts from the end if negative")] = 0,
         length: Annotated[int, Param(description="Number of characters")] = 16384,
         search: Annotated[str | None, Param(description="Return only the lines that contain this text")] = None,
-    ) -> str:
+        *,
+        ctx: ToolContext[Any],
+    ) -> Any:
         """Read part of a result that was too long to show in full, by position or by search."""
+        if (read_rest := store.find_link(handle)) is not None:
+            arguments = {"handle": handle, "offset": offset, "length": length}
+            return read_rest(arguments if search is None else {**arguments, "search": search}, ctx)
         text = store.read(handle)
         if search:
             return _search_lines(text, search)

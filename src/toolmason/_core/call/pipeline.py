@@ -22,7 +22,7 @@ from toolmason._core.call.deadlines import get_earlier
 from toolmason._core.call.failures import FailedCall, make_failure
 from toolmason._core.call.gates import copy_arguments, is_enabled, record_new_result
 from toolmason._core.call.limits import RunState, make_call_key
-from toolmason._core.call.long_results import ResultStore, truncate_result
+from toolmason._core.call.long_results import ResultStore, link_result, truncate_result
 from toolmason._core.call.render import NeedsThread, convert
 from toolmason._core.call.route import CallOptions, CallRunner, Route, get_approval_steps
 from toolmason._core.run import eager_task
@@ -261,6 +261,8 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901 - a
                 result = await _convert_in_thread(route, value, values, remaining, current.cancellation)
             if len(result.text) > max_chars:
                 result = truncate_result(result, route.max_result_bytes, _get_store(route, options.run))
+            elif result.full_text_digest is not None:
+                link_result(result, route.root, _get_store(route, options.run))
             if options_of_tool.return_direct:
                 result.__dict__["return_direct"] = True
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result

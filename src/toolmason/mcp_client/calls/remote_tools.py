@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from mcp_types import CallToolResult
@@ -13,6 +14,7 @@ from typing_extensions import override
 
 from toolmason._core.arguments.bind import bind_once
 from toolmason._core.call.render import NO_OUTPUT
+from toolmason._core.catalog.catalog import READ_RESULT
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.inputs import Inputs
@@ -94,6 +96,20 @@ class RemoteTool(Tool):
             if reason is not None:
                 raise ToolError(f"the server's result does not match its output schema: {reason}", retryable=False)
         return result
+
+    async def read_rest(self, arguments: dict[str, Any], context: ToolContext[Any]) -> str:
+        """Read part of a result that the server truncated.
+
+        Raises:
+            ToolError: the server does not have it any more.
+            RemoteError: the server cannot be reached.
+        """
+        reader = copy(self)
+        reader.remote_name, reader.options = READ_RESULT, ToolOptions(read_only=True)
+        result = await self._call(reader, arguments, context)
+        if result.is_error:
+            raise _make_tool_error(result, self.server)
+        return "\n".join(describe_part(to_content(block)) for block in result.content)
 
     def _render(self, result: Any) -> ToolResult:
         content = tuple(map(to_content, result.content))
