@@ -126,6 +126,21 @@ def test_a_limit_of_zero_is_one_that_allows_nothing_as_in_code(value):
     assert Chat("offline", [where], config={"limits.calls": value}).limits == Limits(calls=0)
 
 
+@pytest.mark.row("MA-25")
+async def test_options_of_the_model_come_from_the_configuration_and_code_beats_it():
+    model = ScriptedModel(["done"])
+    settings = {"model": {"max_tokens": "500", "temperature": 0}}
+
+    await Chat(model, Toolbox(where, config=settings), options={"temperature": 1}).send("x")
+
+    assert model.requests[0].options == {"max_tokens": 500, "temperature": 1}
+
+
+def test_an_unknown_option_of_the_model_is_refused():
+    with pytest.raises(ConfigError, match=r"model\.max_token"):
+        Chat("offline", [where], config={"model.max_token": 5})
+
+
 @pytest.mark.parametrize("value", [-1, "nan"], ids=repr)
 def test_a_limit_below_zero_is_refused(value):
     with pytest.raises(ConfigError, match=r"limits\.calls=.* in code"):

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from toolmason._core.call.approval import Approver, Decision
 from toolmason._core.config.config import Config
-from toolmason._core.define.context import SESSION_KEY, ContextLike, ToolContext, make_context
+from toolmason._core.define.context import SESSION_KEY, ContextLike, ToolContext, get_model_options, make_context
 from toolmason._core.run.blocking import blocking
 from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
@@ -82,7 +82,8 @@ class Chat:
         self.box = make_toolbox(tools, approver, config)
         refuse_unsupported_native(self.model, self.box)
         self.limits = get_state(self.box).policy.limits if limits is None else limits
-        self._system, self._context, self._options = system, make_context(context), options
+        self._system, self._context = system, make_context(context)
+        self._options = {**get_model_options(get_state(self.box).policy.context), **(options or {})}
         self._memory, self._history, self._runtime = memory, history, runtime
         self._advisors = order_advisors(advisors)
         self._on_limit, self._strategy, self._execute_rule = on_limit, strategy, execute

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -163,6 +164,13 @@ class Config(Mapping[str, Any]):
         return keys.read_numbers(self._entries, "limits", Limits)
 
     @property
+    def model_options(self) -> dict[str, float]:
+        """The options of a chat's requests that are set: `model.max_tokens`, `model.temperature`, `model.top_p`."""
+        settings = keys.read_numbers(self._entries, "model", keys.ModelSettings)
+        options = {} if settings is None else asdict(settings)
+        return {name: value for name, value in options.items() if value is not None}
+
+    @property
     def project_dir(self) -> Path | None:
         """The folder that tools work in, or None. A relative path is resolved against the file that sets it."""
         return keys.read_project_dir(self._entries)
@@ -193,7 +201,8 @@ class Config(Mapping[str, Any]):
         Raises:
             ConfigError: a value is invalid; names the origin, the key, the value and the fix.
         """
-        for name in ("servers", "web_search", "engine", "limits", "project_dir", "throw_on_error", "experimental"):
+        names = ("servers", "web_search", "engine", "limits", "model_options", "project_dir", "throw_on_error")
+        for name in (*names, "experimental"):
             getattr(self, name)  # each property validates its keys
 
 

@@ -22,9 +22,9 @@ _MCP_KEYS: Final = ("url", "name", "description", "authorization", "native")
 _SEARCH_KEYS: Final = ("type", "city", "country", "region")
 _TOOLS_KEYS: Final = ("throw_on_error", "include_content", "spring_names")
 _SECRET_KEY: Final = re.compile(r"authorization|header|token|secret|password|key\b", re.IGNORECASE)
-_Numbers = TypeVar("_Numbers", EngineSettings, Limits)
 _TRUE_WORDS: Final = ("true", "yes", "on", "1")
 _FALSE_WORDS: Final = ("false", "no", "off", "0")
+_Numbers = TypeVar("_Numbers", EngineSettings, Limits, "ModelSettings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,15 @@ class WebSearchSettings:
     city: str | None = None
     country: str | None = None
     region: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """Settings of the keys `model.*`: options of each request of a chat."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
 
 
 def parse_flag(value: Any) -> bool | None:
@@ -74,7 +83,7 @@ def read_numbers(entries: ConfigEntries, group: str, cls: type[_Numbers]) -> _Nu
     for name, entry in entries.iter_group(group):
         if name not in known:
             raise _unknown_key_error(entry, name, sorted(known))
-        values[name] = _parse_number(entry, known[name], may_be_zero=cls is Limits)
+        values[name] = _parse_number(entry, known[name], may_be_zero=cls is not EngineSettings)
     return cls(**values) if values else None
 
 

@@ -329,6 +329,12 @@ def make_context(value: ContextLike) -> ToolContext[Any] | None:
     return ToolContext(**values)
 
 
+def get_model_options(context: ToolContext[Any]) -> dict[str, float]:
+    """Return the options of each request of a chat that the configuration sets."""
+    config = context._config  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - same module
+    return {} if config is None else config.model_options
+
+
 def get_trace_options(context: ToolContext[Any]) -> TraceOptions:
     """Return what the configuration lets the log and the spans of calls show."""
     config = context._config  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - same module
