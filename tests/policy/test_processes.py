@@ -17,7 +17,6 @@ import pytest
 from policy import process_tools as tools
 from policy.process_tools import alive, appears, gone_within, write_whole
 from toolmason import Abort, Retry, Tool, Toolbox, ToolCall, ToolContext, tool
-from toolmason._core.run.processes import ProcessPool
 from toolmason.errors import ExecutionError, ToolError, ToolTimeout
 from toolmason.extend import EngineSettings
 
@@ -477,21 +476,6 @@ async def test_callers_that_give_up_while_a_process_starts_leave_none_behind():
     async with asyncio.timeout(BOUND):
         while len({child.pid for child in multiprocessing.active_children()} - before) > 3:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-
-
-async def test_a_caller_that_comes_as_a_process_is_handed_to_another_starts_one():
-    pool = ProcessPool(2)
-    first = asyncio.create_task(pool.acquire(BOUND))
-    await asyncio.sleep(0)
-    while any(thread.name == "toolmason-start" for thread in threading.enumerate()):
-        time.sleep(0.01)  # noqa: ASYNC251 - the loop must not run before the second caller waits
-
-    second, _ = await pool.acquire(BOUND)
-
-    worker, _ = await first
-    assert worker is not second
-    for each in (worker, second):
-        pool.release(each, usable=False)
 
 
 def test_toolboxes_on_two_loops_share_the_processes():

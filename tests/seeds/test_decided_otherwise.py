@@ -230,13 +230,13 @@ def test_the_fields_of_one_record_are_the_arguments_if_that_is_said():
 @pytest.mark.row("CO-26")
 async def test_a_tool_is_replaced_on_request_and_its_errors_can_be_hidden():
     def boom() -> None:
-        raise ValueError("the password is 123")
+        raise ValueError("the password is hunter2")
 
     box = Toolbox(boom, on_error="redact")
 
     with pytest.raises(DuplicateTool):
         box.add(Tool.from_schema("boom", "Boom", {}, lambda arguments, context: "x"))
-    assert "123" not in (await box.call("boom")).text
+    assert "hunter2" not in (await box.call("boom")).text
     assert (await box.call("nope")).error.code == "unknown_tool"
     box.add(Tool.from_schema("boom", "Boom", {}, lambda arguments, context: "x"), replace=True)
     assert (await box.call("boom")).text == "x"
