@@ -1,5 +1,7 @@
 """A call that is made again and again: a note, then the answer from before, then an end (demand.md 7)."""
 
+from typing import Any
+
 import pytest
 
 from policy.samples import noting
@@ -247,3 +249,27 @@ async def test_a_chat_ends_a_model_that_repeats_a_call_that_never_runs():
     reply = await Chat(model, [tool]).send("Go.")
 
     assert [result.error.code for result in reply.results] == [*["unknown_tool"] * 3, "limit_exceeded"]
+
+
+@pytest.mark.parametrize("options", [{}, {"max_concurrency": 1}], ids=["short way", "long way"])
+async def test_values_that_are_equal_but_of_other_types_are_other_calls(options):
+    async def poll(value: Any) -> str:
+        return "same"
+
+    run = Toolbox(Tool.from_function(poll, **options)).run()
+
+    results = [await run.call("poll", {"value": value}) for value in (1, True, 1.0, "1", None, 1)]
+
+    assert [result.text.partition("\n")[2][:8] for result in results] == ["", "", "", "", "", "[This is"]
+
+
+async def test_the_two_ways_of_a_call_know_each_others_calls():
+    tool, runs = giving(["same"])
+    run = Toolbox(tool).run()
+
+    await run.call("poll", {"path": "b"})
+    await run.call("poll", '{"path": "b"}', timeout=5)
+    third = await run.call("poll", {"path": "b"}, retry=None)
+
+    assert third.text.startswith("same\n[This call was made before")
+    assert len(runs) == 2

@@ -12,8 +12,8 @@ from typing import Any
 from toolmason._core.arguments.bind import Bound
 from toolmason._core.call.deadlines import get_earlier
 from toolmason._core.call.failures import FailedCall, Stop, make_failure
-from toolmason._core.call.gates import copy_arguments, count_call, find_repeated_result, record_new_result
-from toolmason._core.call.limits import fingerprint, make_call_key
+from toolmason._core.call.gates import copy_arguments, count_call, find_repeated_result, get_call_key, record_new_result
+from toolmason._core.call.limits import fingerprint
 from toolmason._core.call.route import CallOptions, Route
 from toolmason._core.define.context import CallState
 from toolmason._core.run.call_log import CALL_LOG, log_call
@@ -117,7 +117,7 @@ class CurrentCall:
 
     # --- gates ---------------------------------------------------------------------------------
 
-    def enter(self, *, detects_repeats: bool, is_counted: bool) -> ToolResult | None:
+    def enter(self, *, detects_repeats: bool, is_counted: bool) -> ToolResult | None:  # noqa: C901 - one gate after another
         """Bind the arguments and count the call. Return the earlier result of a repeated call, or None.
 
         Raises:
@@ -130,14 +130,20 @@ class CurrentCall:
                 raise ToolCancelled(route.name)
             if self.deadline is not None and self.deadline.at <= monotonic():
                 raise self.deadline.make_error(route.name)
-            if detects_repeats and is_new:
-                self.key = key = make_call_key(route.name, self.arguments)
-                if key in run.repeats:
-                    repeated = find_repeated_result(run, key, route.name, self.call_id)
-                    if repeated is not None:
-                        return repeated
-        self.bound = bound = route.bind(self.arguments)
-        self.repairs = bound[1]
+        problem: BaseException | None = None
+        try:
+            self.bound = bound = route.bind(self.arguments)
+            self.repairs = bound[1]
+        except BaseException as error:  # noqa: BLE001 - a validator may raise anything; a repeated call is found first
+            problem = error
+        if run is not None and detects_repeats and is_new:
+            key = get_call_key(route, self.arguments, self.bound)
+            repeated = find_repeated_result(run, key, route.name, self.call_id) if key in run.repeats else None
+            if repeated is not None:
+                return repeated
+            self.key = key
+        if problem is not None:
+            raise problem
         if is_new:
             if run is not None:
                 run.count(route.name, route.tool.options.max_calls, route.root)
@@ -213,8 +219,8 @@ class CurrentCall:
 
     async def fail(self, error: BaseException) -> ToolResult:
         """Return the result for a failure, without the fields of the call. Re-raise what must propagate."""
-        if not self.attempts and isinstance(error, LimitExceeded) and (error.retryable or self.bound is None):
-            self.key = None  # the call may succeed later, or is refused as a repeat
+        if not self.attempts and isinstance(error, LimitExceeded) and error.retryable:
+            self.key = None  # the call may succeed later
         failed = FailedCall(
             self.call_id,
             self.attempts > 0,

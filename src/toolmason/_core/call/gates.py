@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json, to_jsonable_python
 
-from toolmason._core.arguments.bind import normalize_arguments
+from toolmason._core.arguments.bind import Bound, normalize_arguments
 from toolmason._core.call.call_policy import PolicyChain, combine_timeouts, merge_context, merge_settings
-from toolmason._core.call.limits import RepeatedCall, RunState, make_max_calls_error
+from toolmason._core.call.limits import RepeatedCall, RunState, make_call_key, make_max_calls_error
 from toolmason._core.call.route import Route, get_limits
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
@@ -18,7 +18,7 @@ from toolmason._core.run.call_log import CALL_LOG
 from toolmason._core.run.execute import NEVER_CANCELLED, Cancellation, await_with_timeout, call_user_function
 from toolmason._core.values.content import Text
 from toolmason._core.values.policy import INHERIT
-from toolmason._core.values.results import ToolCall, ToolResult, replace_result
+from toolmason._core.values.results import Arguments, ToolCall, ToolResult, replace_result
 from toolmason.errors import ApprovalRequired, LimitExceeded, ToolCallError, ToolCancelled
 
 _REPEAT_NOTE: Final = (
@@ -28,6 +28,12 @@ _SECOND_TIME_NOTE: Final = "This is the second time that this call gave this res
 
 
 # --- repeats -----------------------------------------------------------------------------------
+
+
+def get_call_key(route: Route, arguments: Arguments, bound: Bound | None) -> Hashable:
+    """Return the key that a call has in its run. `bound` are its values, or None if the arguments are invalid."""
+    values = None if bound is None or route.plain_function is None else bound[0]
+    return make_call_key(route.name, arguments, values)
 
 
 def find_repeated_result(run: RunState, key: Hashable, name: str, call_id: str) -> ToolResult | None:

@@ -77,8 +77,16 @@ def _to_text(value: Any) -> str:
     return (value if isinstance(value, str) else repr(value)).encode("utf-8", "backslashreplace").decode()
 
 
-def make_call_key(name: str, arguments: Arguments) -> Hashable:
-    """Return a key that is equal for calls of one tool with equal arguments, whatever the order of their names."""
+def make_call_key(name: str, arguments: Arguments, bound: Mapping[str, Any] | None = None) -> Hashable:
+    """Return a key that is equal for calls of one tool with equal arguments, whatever the order of their names.
+
+    `bound` are the values of valid arguments in the order of the parameters. They need no parsing again.
+    """
+    if bound is not None:
+        parts = (*bound.values(),)
+        part_types = (*map(type, parts),)
+        if _SCALAR_TYPES.issuperset(part_types):
+            return name, (*bound,), part_types, parts
     values: Any = arguments
     # Check for a string first: checking one against Mapping costs more than everything else here.
     if type(values) is str or not isinstance(values, Mapping | None):

@@ -15,6 +15,7 @@ from logging import DEBUG
 from time import monotonic, perf_counter
 from typing import Any, Final, cast
 
+from toolmason._core.arguments.bind import Bound
 from toolmason._core.call.approval_gate import ApprovalGate
 from toolmason._core.call.call_policy import Middleware, NextCall
 from toolmason._core.call.current_call import CurrentCall
@@ -106,16 +107,17 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
     max_calls = tool_options.max_calls
 
     async def run_plain(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
-        run, key, seconds = None, None, default_timeout
+        run = key = bound = None
+        seconds = default_timeout
         if options is not NO_OPTIONS:
             plain_options = _get_plain_options(route, arguments, options)
             if plain_options is None:
                 return await run_steps(call_id, arguments, options)
-            run, key, seconds = plain_options
+            run, key, seconds, bound = plain_options
         started, has_run = perf_counter(), False
         repairs: Any = ()
         try:
-            values, repairs = bind(arguments)
+            values, repairs = bind(arguments) if bound is None else bound
             if run is not None:
                 run.admit(name, max_calls, root)
             has_run = True
@@ -159,17 +161,22 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
 
 def _get_plain_options(
     route: Route, arguments: Arguments, options: CallOptions
-) -> tuple[RunState | None, Hashable, float | None] | None:
-    """Return the run of a call, its key in that run, and its seconds; None if the call needs more steps."""
+) -> tuple[RunState | None, Hashable, float | None, Bound | None] | None:
+    """Return the run of a call, its key in that run, its seconds and its values; None if it needs more steps."""
     run = options.run
-    if options.deadline is not None or options.retry is not INHERIT:
+    if options.deadline is not None or options.retry is not INHERIT or (run is not None and run.deadline is not None):
         return None
-    key = None
-    if run is not None:
-        key = make_call_key(route.name, arguments) if route.tool.options.repeats == "detect" else None
-        if run.deadline is not None or key in run.repeats:
+    key, bound = None, None
+    if run is not None and route.tool.options.repeats == "detect":
+        try:
+            bound = route.bind(arguments)
+        except BaseException:  # noqa: BLE001 - a validator may raise anything; the other steps bind again and report it
             return None
-    return run, key, route.timeout if options.timeout is INHERIT else route.timeouts.get_seconds(options.timeout)
+        key = make_call_key(route.name, arguments, bound[0])
+        if key in run.repeats:
+            return None
+    seconds = route.timeout if options.timeout is INHERIT else route.timeouts.get_seconds(options.timeout)
+    return run, key, seconds, bound
 
 
 def _get_cancellation(run: RunState | None) -> Cancellation:

@@ -15,8 +15,8 @@ from toolmason._core.call.approval import (
     predicate_requires_approval,
 )
 from toolmason._core.call.call_policy import run_in_time
-from toolmason._core.call.gates import get_effective_arguments, is_own
-from toolmason._core.call.limits import make_call_key, to_json_like
+from toolmason._core.call.gates import get_call_key, get_effective_arguments, is_own
+from toolmason._core.call.limits import to_json_like
 from toolmason._core.call.route import CallOptions, get_approval_steps
 from toolmason._core.define.context import CallState, ContextLike, make_context
 from toolmason._core.run.blocking import blocking
@@ -144,4 +144,7 @@ async def restore_call(state: ToolboxState, call: ToolCall, result: ToolResult) 
         # A pending call is counted, but has no result yet.
         is_pending = result.error is not None and is_own(result.error, ApprovalRequired)
         if route.tool.options.repeats == "detect" and not is_pending:
-            run.record_result(make_call_key(route.name, call.arguments), result)
+            bound = None
+            with suppress(BaseException):  # a validator may raise anything
+                bound = route.bind(call.arguments)
+            run.record_result(get_call_key(route, call.arguments, bound), result)
