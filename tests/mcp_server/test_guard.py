@@ -1,16 +1,21 @@
 """Who may come in, by every header and every way of sending a body."""
 
 import asyncio
+import json
+import math
 import threading
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mcp_server.sample_server import Running, running
+from mcp_server.sample_server import ACCEPT, ENVELOPE, Running, running
 from toolmason import McpServer, Toolbox
 from toolmason.errors import ConfigError
+from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_json, parse_message
 from toolmason.mcp_server.http.app import asgi_app
-from toolmason.mcp_server.http.guard import Bearer, ErrorResponse, Guard
+from toolmason.mcp_server.http.guard import SINGLE_HEADERS, Bearer, ErrorResponse, Guard
 
 HOST = (b"host", b"localhost:8000")
 GOOD = {b"authorization": b"Bearer good"}
@@ -174,6 +179,70 @@ async def test_t11_a_length_that_is_too_much_or_none_is_refused_unread(length: b
 
     assert isinstance(body, ErrorResponse)
     assert body.status == 413
+
+
+@pytest.mark.parametrize("name", SINGLE_HEADERS, ids=bytes.decode)
+@pytest.mark.parametrize("other", [b"same", b"other"], ids=bytes.decode)
+def test_d16_a_header_that_decides_is_there_once(name: bytes, other: bytes):
+    """Whoever checks a token and whoever uses it must not read two headers."""
+    rest = [pair for pair in (HOST, (b"accept", b"a")) if pair[0] != name]
+    value = HOST[1] if name == b"host" else b"http://localhost:8000" if name == b"origin" else b"same"
+    second = value if other == b"same" else other
+
+    found = [refused(Guard(), *pairs) for pairs in ([*rest, (name, value)], [(name, value), *rest, (name, second)])]
+
+    assert found == [None, 400]
+
+
+def test_d16_two_tokens_are_refused_before_either_is_checked():
+    checked: list[str] = []
+
+    def check(token: str) -> str:
+        checked.append(token)
+        return token
+
+    with running(auth=check) as server, server.socket() as raw:
+        raw.sendall(
+            b"POST /mcp HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer a\r\n"
+            b"Authorization: Bearer b\r\ncontent-length: 0\r\n\r\n"
+        )
+        answer = raw.recv(1024)
+
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert checked == []
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+NO_NUMBERS = st.sampled_from([math.nan, math.inf, -math.inf])
+
+
+@given(JSON_VALUES, NO_NUMBERS, st.booleans())
+def test_d17_what_is_no_number_of_json_is_refused_the_same_over_both_wires(value: Any, number: float, bare: bool):
+    message = {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "method": "tools/call",
+        "params": [value, number if bare else {"x": [number]}],
+    }
+    text = json.dumps(message).encode()
+
+    assert isinstance(parse_json(text), UnreadableMessage)
+    assert parse_message(text) == parse_json(text)
+
+
+@pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity"])
+def test_d17_a_body_with_no_number_gets_a_400_with_its_id(server: Running, token: str):
+    params = {"name": "add", "arguments": {"a": "?", "b": 1}, "_meta": ENVELOPE}
+    text = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}).replace('"?"', token)
+    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "add"}
+
+    answer = server.send(text.encode(), {"content-type": "application/json", "accept": ACCEPT, **headers})
+
+    assert (answer.status, answer.json["id"], answer.json["error"]["code"]) == (400, 7, -32700)
 
 
 @pytest.mark.parametrize("body", [b"not json", b'{"a": 1, "a": 2}', b"[" * 200 + b"]" * 200, '"é"'.encode("utf-16")])

@@ -39,16 +39,16 @@ def parse_message(line: bytes, list_ids: Container[Any] = ()) -> dict[str, Any] 
     text = line.strip()
     if not text.startswith(b"{"):
         return None
-    data = parse_json(text, allow_inf_nan=False)
+    data = parse_json(text)
     if isinstance(data, UnreadableMessage) and data.reason is _TOO_DEEP and len(text) <= _MAX_PRUNED_BYTES:
-        data = parse_json(prune(text), allow_inf_nan=False) if data.id is not None and data.id in list_ids else data
+        data = parse_json(prune(text)) if data.id is not None and data.id in list_ids else data
     return data if isinstance(data, dict | UnreadableMessage) else None
 
 
-def parse_json(text: bytes, *, allow_inf_nan: bool = True) -> Any:
+def parse_json(text: bytes) -> Any:
     """Return the parsed text, or an `UnreadableMessage` if another parser could read it differently.
 
-    The standard library accepts UTF-16 and lone surrogates, which this parser rejects.
+    The standard library accepts UTF-16, lone surrogates, NaN and Infinity, which this parser rejects.
     """
     if (
         text.count(b"[") + text.count(b"{") > MAX_DEPTH
@@ -56,7 +56,7 @@ def parse_json(text: bytes, *, allow_inf_nan: bool = True) -> Any:
     ):
         return UnreadableMessage(_TOO_DEEP, find_id(text))
     try:
-        data = from_json(text, allow_inf_nan=allow_inf_nan)
+        data = from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError) as error:
         return UnreadableMessage(f"it is not valid JSON: {str(error)[:160]}", find_id(text))
     return UnreadableMessage("an object has a duplicate key", find_id(text)) if has_duplicate_key(text, data) else data

@@ -33,6 +33,11 @@ VERIFY_SECONDS: Final = 10.0
 LOOPBACK_HOSTS: Final = ("127.0.0.1", "localhost", "[::1]")
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
+SINGLE_HEADERS: Final = (
+    *(b"host", b"origin", b"authorization", b"content-type", b"content-length", b"last-event-id"),
+    *(b"mcp-session-id", b"mcp-protocol-version", b"mcp-method", b"mcp-name"),
+)
+"""Headers that decide who a request is from and what it means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +109,11 @@ class Guard:
     def check_headers(self, headers: Headers, header_pairs: Sequence[tuple[bytes, bytes]]) -> ErrorResponse | None:
         """Return an error if the Host or Origin header is not allowed, else None."""
         host, origin = headers.get(b"host"), headers.get(b"origin")
-        # Reject duplicate Host or Origin headers: a proxy may read the other one (request smuggling).
+        # A proxy, or the SDK, may read the other value (request smuggling).
         if len(headers) != len(header_pairs):
             names = [name for name, _ in header_pairs]
-            if names.count(b"host") > 1 or names.count(b"origin") > 1:
-                return ErrorResponse(400, "The Host or Origin header appears more than once.")
+            if repeated := next((name for name in SINGLE_HEADERS if names.count(name) > 1), None):
+                return ErrorResponse(400, f"The header {repeated.decode()!r} appears more than once.")
         if (host, origin) in self._accepted:
             return None
         if not self._is_allowed_host(host):
