@@ -88,8 +88,7 @@ class Handler(BaseHTTPRequestHandler):
             self.plain(401, {"WWW-Authenticate": "Bearer"})
             return
         if case == "metadata elsewhere":
-            place = f"{server.elsewhere}/.well-known/oauth-protected-resource"
-            self.plain(401, {"WWW-Authenticate": f'Bearer resource_metadata="{place}"'})
+            self.plain(401, {"WWW-Authenticate": f'Bearer resource_metadata="{server.elsewhere}"'})
             return
         if case == "redirect":
             self.plain(307, {"Location": server.elsewhere})

@@ -194,7 +194,10 @@ async def test_t7_a_token_goes_to_its_own_server_alone():
     assert set(two.tokens) == {"Bearer second"}
 
 
-async def test_f45_t8_metadata_of_a_server_is_not_fetched_from_elsewhere():
+@pytest.mark.parametrize(
+    "path", ["/.well-known/oauth-protected-resource", "/admin/secret", "/", "/.well-known/openid-configuration?all=1"]
+)
+async def test_f45_t8_d10_metadata_of_a_server_is_not_fetched_from_elsewhere(path):
     class Kept:
         async def get_tokens(self):
             return None
@@ -209,7 +212,7 @@ async def test_f45_t8_metadata_of_a_server_is_not_fetched_from_elsewhere():
             pass
 
     with served("plain") as other, served("metadata elsewhere") as server:
-        server.elsewhere = other.url.removesuffix("/mcp")
+        server.elsewhere = other.url.removesuffix("/mcp") + path
         metadata = OAuthClientMetadata(redirect_uris=["http://localhost:1/x"])
         auth = OAuthClientProvider(server.url, metadata, Kept())
         async with Toolbox(McpServer.http("raw", server.url, auth=auth)) as box:

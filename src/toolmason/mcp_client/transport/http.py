@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import zlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self
 
@@ -22,7 +23,7 @@ from toolmason._wire import parse_retry_after
 from toolmason.mcp_client.server_options import ServerSpec
 from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, UnreadableMessage, parse_message
 from toolmason.mcp_client.transport.sanitize import Sanitizer
-from toolmason.mcp_client.transport.ssrf import resolve_allowed
+from toolmason.mcp_client.transport.ssrf import resolve_allowed, resolve_host
 
 MAX_BODY_BYTES: Final = MAX_LINE_BYTES
 _NOT_FOUND: Final = 404
@@ -33,6 +34,10 @@ MAX_ATTEMPTS: Final = 3
 _DEFAULT_RETRY_DELAY: Final = 0.5
 MAX_RETRY_AFTER: Final = 20.0
 """Maximum number of seconds to wait for a busy server."""
+# RFC 8414 and OpenID Connect Discovery.
+_ISSUER_METADATA: Final = re.compile(
+    r"/\.well-known/(oauth-authorization-server|openid-configuration)(/.*)?|/.*/\.well-known/openid-configuration"
+)
 CONNECTION_LOST_CODE: Final = -32099
 """Internal error code for a request without a response; `data` shows whether the server may have received it."""
 
@@ -42,13 +47,17 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, url: str, issuer: str | None = None) -> None:
         self.inner = inner
-        self.server_origin = _get_origin(httpx2.URL(url))
+        self.server_origin = scheme, host, port = _get_origin(httpx2.URL(url))
+        # The SDK follows a redirect from HTTP to HTTPS.
+        self._own_origins = {self.server_origin, ("https", host, 443 if (scheme, port) == ("http", 80) else port)}
         self.trusted_origins = {_get_origin(httpx2.URL(trusted)) for trusted in (url, issuer) if trusted is not None}
         """Origins set by the developer; any other origin was named by a server."""
         self.session_expired = False
         """True if the server no longer knows the session."""
         self.error_status: int | None = None
         """Last HTTP error status."""
+        self._server_addresses: set[str] = set()
+        """Addresses from which the server has named other hosts."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request. A failure becomes an error response."""
@@ -56,8 +65,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         if request_id is None:
             # Requests outside the protocol may be sent without the client's default headers.
             request.headers.setdefault("accept-encoding", "identity")
-        if "oauth-protected-resource" in request.url.path and _get_origin(request.url) != self.server_origin:
-            # A server's metadata is fetched only from the server itself, which must not send the client elsewhere.
+        if _get_origin(request.url) not in self._own_origins and _is_misplaced_metadata(request):
             return httpx2.Response(404, request=request)
         try:
             response = await self._send_with_retry(await self._pin_address(request))
@@ -66,11 +74,8 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
                 raise
             not_sent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
             return _make_lost_response(request, request_id, _describe_error(error), delivered=not not_sent)
-        if response.status_code >= 400:  # noqa: PLR2004 - HTTP errors
-            self.error_status = response.status_code
-            self.session_expired = self.session_expired or (
-                response.status_code == _NOT_FOUND and "mcp-session-id" in request.headers
-            )
+        if request_id is None or response.status_code >= 300:  # noqa: PLR2004 - redirects and errors
+            self._note_response(request, response)
         content_type, encoding = _read_content_headers(response)
         try:
             if request_id is not None and content_type.startswith("application/json"):
@@ -83,15 +88,26 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
                 return httpx2.Response(502, content=str(error).encode(), request=request)
             return _make_lost_response(request, request_id, str(error), delivered=True)
 
+    def _note_response(self, request: httpx2.Request, response: httpx2.Response) -> None:
+        """Record what a response says about its server, apart from the result of a request."""
+        if _get_origin(request.url) in self._own_origins:
+            self._server_addresses.update(_get_peer_address(response))
+        else:
+            # Follow no redirect of a host that a server named: nothing has checked its target.
+            response.headers.pop("location", None)
+        if response.status_code >= 400:  # noqa: PLR2004 - HTTP errors
+            self.error_status = response.status_code
+            self.session_expired = self.session_expired or (
+                response.status_code == _NOT_FOUND and "mcp-session-id" in request.headers
+            )
+
     async def _pin_address(self, request: httpx2.Request) -> httpx2.Request:
         """Return the request to send. A host named by a server is replaced with its checked address."""
         url = request.url
         if _get_origin(url) in self.trusted_origins:
             return request
         try:
-            address = await resolve_allowed(
-                url.host, _get_port(url), server_host=self.server_origin[1], server_port=self.server_origin[2]
-            )
+            address = await resolve_allowed(url.host, _get_port(url), self._get_server_addresses)
         except OSError as error:
             raise httpx2.ConnectError(str(error), request=request) from None
         return httpx2.Request(
@@ -101,6 +117,10 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
             stream=request.stream,
             extensions={**request.extensions, "sni_hostname": url.host},
         )
+
+    async def _get_server_addresses(self) -> Collection[str]:
+        """Return the addresses that the server has answered from, so that its name cannot mean another one later."""
+        return self._server_addresses or await resolve_host(*self.server_origin[1:])
 
     async def _send_with_retry(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request, and retry if the server is busy: it has not processed the request."""
@@ -124,6 +144,25 @@ def _get_origin(url: httpx2.URL) -> tuple[str, str, int]:
 
 def _get_port(url: httpx2.URL) -> int:
     return url.port or (443 if url.scheme == "https" else 80)
+
+
+def _is_misplaced_metadata(request: httpx2.Request) -> bool:
+    """Return True for a request of the SDK for OAuth metadata from a URL that no specification names for it.
+
+    A server names the URL of its own metadata (RFC 9728), and could send the client to any other URL.
+    """
+    url = request.url
+    # The SDK sends this header with metadata requests; other requests by GET are those of the developer's `auth=`.
+    if request.method != "GET" or "mcp-protocol-version" not in request.headers:
+        return False
+    return _ISSUER_METADATA.fullmatch(url.path) is None or ".." in url.path or bool(url.query)
+
+
+def _get_peer_address(response: httpx2.Response) -> tuple[str, ...]:
+    """Return the address that a response came from, if it came over a network."""
+    stream = response.extensions.get("network_stream")
+    peer = None if stream is None else stream.get_extra_info("server_addr")
+    return (str(peer[0]),) if isinstance(peer, tuple) else ()
 
 
 def _get_request_id(request: httpx2.Request) -> Any:

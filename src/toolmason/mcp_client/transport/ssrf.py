@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Literal, TypeAlias
 
 AddressScope: TypeAlias = Literal["public", "private", "loopback", "never"]
@@ -16,15 +17,19 @@ AddressScope: TypeAlias = Literal["public", "private", "loopback", "never"]
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# Each embeds an IPv4 address, which a gateway may connect to instead.
-_IPV4_CARRYING_NETWORKS: Final = tuple(
-    ipaddress.IPv6Network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")
+# Of the IANA registries of special addresses, those that `ipaddress` calls global in a supported version of Python. The
+# first line embeds an IPv4 address, which a gateway may connect to instead.
+_SPECIAL_NETWORKS: Final = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        *("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96"),
+        *("2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16", "100::/64", "2620:4f:8000::/48"),
+        *("0.0.0.0/8", "192.0.0.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.175.48.0/24"),
+    )
 )
 _ISATAP: Final = frozenset({0x00005EFE, 0x02005EFE})
 # Cloud metadata services, which hold a machine's credentials; the other such addresses are link-local.
 _METADATA_ADDRESSES: Final = frozenset({ipaddress.ip_address("fd00:ec2::254"), ipaddress.ip_address("100.100.100.200")})
-
-_THIS_NETWORK: Final = ipaddress.IPv4Network("0.0.0.0/8")
 
 
 def classify_address(text: str) -> AddressScope:
@@ -34,27 +39,23 @@ def classify_address(text: str) -> AddressScope:
     except ValueError:
         return "never"
     if isinstance(address, ipaddress.IPv6Address):
+        if address.is_site_local:
+            return "private"
         if address.ipv4_mapped is not None:
             address = address.ipv4_mapped
-        elif not address.is_loopback and _embeds_ipv4(address):
+        elif (int(address) >> 32) & 0xFFFFFFFF in _ISATAP:
             return "never"
     if address.is_loopback:
         return "loopback"
     if (
         address in _METADATA_ADDRESSES
-        or address in _THIS_NETWORK
+        or any(address in network for network in _SPECIAL_NETWORKS)
         or address.is_link_local
         or address.is_multicast
         or address.is_reserved
     ):
         return "never"
     return "public" if address.is_global else "private"
-
-
-def _embeds_ipv4(address: ipaddress.IPv6Address) -> bool:
-    return (
-        any(address in network for network in _IPV4_CARRYING_NETWORKS) or (int(address) >> 32) & 0xFFFFFFFF in _ISATAP
-    )
 
 
 async def resolve_host(host: str, port: int) -> list[str]:
@@ -71,20 +72,21 @@ async def resolve_host(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
-async def resolve_allowed(host: str, port: int, *, server_host: str, server_port: int) -> str:
-    """Return the address to use for a host named by the server at `server_host`.
+async def resolve_allowed(host: str, port: int, get_server_addresses: Callable[[], Awaitable[Collection[str]]]) -> str:
+    """Return the address to use for a host named by a server.
 
-    Public addresses are allowed. Loopback and private ones are allowed only if the server itself is in that scope.
+    Public addresses are allowed. Loopback and private ones are allowed only if every address of the server itself is in
+    that scope.
 
     Raises:
-        OSError: the host cannot be resolved, or an address is not allowed.
+        OSError: the host cannot be resolved, or one of its addresses is not allowed.
     """
     addresses = await resolve_host(host, port)
-    server_scopes: set[AddressScope] = set()
-    if any(classify_address(address) != "public" for address in addresses):
-        server_scopes.update(classify_address(address) for address in await resolve_host(server_host, server_port))
-    for address in addresses:
-        scope = classify_address(address)
-        if scope == "never" or (scope != "public" and scope not in server_scopes):
-            raise OSError(f"{host!r} resolves to {address}, which is not a public address")
+    scopes = {classify_address(address) for address in addresses}
+    if scopes != {"public"}:
+        server_scopes = {classify_address(address) for address in await get_server_addresses()}
+        allowed = {"public", *(server_scopes if len(server_scopes) == 1 else ())} - {"never"}
+        for address in addresses:
+            if classify_address(address) not in allowed:
+                raise OSError(f"{host!r} resolves to {address}, which is not a public address")
     return addresses[0]
