@@ -1,7 +1,9 @@
 """What every test may use: the event loop's backend, how much a fuzz test throws, real plugins."""
 
 import importlib
+import os
 import sys
+import tempfile
 import textwrap
 from contextlib import ExitStack
 
@@ -30,6 +32,10 @@ def size_of(config):
 
 def pytest_configure(config):
     settings.load_profile(size_of(config))
+    # Used decisions are recorded there; tests, and the programs that they start, leave the user's own alone.
+    folder = tempfile.TemporaryDirectory(prefix="toolmason-state-")
+    config.add_cleanup(folder.cleanup)
+    os.environ["XDG_STATE_HOME"] = folder.name
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from toolmason._core.call.approval import ApprovalRequest, Decision
+from toolmason._core.call.approval import DECISION_USER, ApprovalRequest, Decision
 from toolmason._core.call.batch import Batch, get_max_parallel
 from toolmason._core.call.call_policy import run_in_time
 from toolmason._core.call.deadlines import Deadline
@@ -413,7 +413,11 @@ class Run:
         return await self.plan.box.call(call, context=self.plan.context, on_progress=on_progress)
 
     async def _resume_call(self, decision: Decision) -> ToolResult:
-        return await self.plan.box.approvals.resume(decision, context=self.plan.context)
+        user = DECISION_USER.set("" if self.execution is None else f"run {self.plan.run_id}")
+        try:
+            return await self.plan.box.approvals.resume(decision, context=self.plan.context)
+        finally:
+            DECISION_USER.reset(user)
 
     def _make_effect(self, key: str, call: ToolCall, options: ToolOptions | None) -> RunEffect:
         arguments = call.arguments if isinstance(call.arguments, dict) else {"text": str(call.arguments or "")}

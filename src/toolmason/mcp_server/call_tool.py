@@ -140,7 +140,7 @@ class CallHandler:
         name, arguments = params["name"], params.get("arguments") or {}
         traits = request.traits or self.lists.get_traits(name)
         if not ROUND_PARAMS.isdisjoint(params):
-            self.restore_answers(request, name, arguments)
+            await self._continue_round(request, name, arguments)
         if traits is not None and traits.task is not None and self._runs_as_task(traits, request):
             return self._start_task(request, traits)
         is_plain = traits is not None and traits.plain and request.client is None
@@ -174,6 +174,12 @@ class CallHandler:
         return self._pass_reply_through(name, encoded, client.upstream_reply, result)
 
     # --- input rounds ------------------------------------------------------------------------------
+
+    async def _continue_round(self, request: Request, name: str, arguments: Any) -> None:
+        self.restore_answers(request, name, arguments)
+        if APPROVAL_KEY in request.open_client().answers:
+            # One approval is one call, and a refusal is final.
+            await self.state_signer.use(request.params["requestState"])
 
     def restore_answers(self, request: Request, name: str, arguments: Any) -> None:
         """Restore the answers of earlier rounds.

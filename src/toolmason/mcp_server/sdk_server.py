@@ -25,6 +25,7 @@ from typing_extensions import override
 
 from toolmason._core.remote.gateway import Gateway
 from toolmason._core.run.eager_task import EagerTask
+from toolmason._core.toolbox.options import make_ledger
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason.mcp_client.calls.tasks import EXTENSION_ID
 from toolmason.mcp_server.call_tool import CallHandler, Request
@@ -125,7 +126,7 @@ def make_server(
     """
     Gateway(get_state(box).remotes).forward_server_requests()
     lists = ToolboxLists(box, page_size)
-    signer = StateSigner() if key is None else StateSigner(key)
+    signer = StateSigner() if key is None else StateSigner(key, make_ledger(get_state(box).policy))
     handlers = Handlers(CallHandler(box, lists, signer, redact=redact), Subscriptions(lists))
     hint = CacheHint(ttl_ms=TTL_MS, scope="private" if private or get_state(box).is_conditional else "public")
     server = ToolboxServer(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
+import logging
 import os
 import time
 from collections.abc import Mapping
@@ -15,7 +17,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 from pydantic_core import from_json, to_json
 
+from toolmason._core.call.approval import TokenLedger, UsedTokens
 from toolmason._core.values.definition import canonicalize
+
+_log = logging.getLogger("toolmason.mcp_server")
 
 MAX_AGE_SECONDS: Final = 600.0
 """Seconds for which a state is valid."""
@@ -26,10 +31,14 @@ class StateSigner:
     """Signer of states. Another process verifies them if it has the same key; the default key is random."""
 
     key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
+    ledger: TokenLedger | None = None
+    """Record of what other processes with this key have used; None if no other process has it."""
+    _used: UsedTokens = field(default_factory=UsedTokens)
 
     def sign(self, data: Mapping[str, Any], binding: str) -> str:
         """Return signed data, bound to one request. The client can read it, but not change it."""
-        body = to_json({"data": dict(data), "bound": binding, "expires": time.time() + MAX_AGE_SECONDS})
+        expires = time.time() + MAX_AGE_SECONDS
+        body = to_json({"data": dict(data), "bound": binding, "expires": expires, "nonce": os.urandom(12).hex()})
         return f"{encode_exact(body)}.{encode_exact(self._make_mac(body))}"
 
     def verify(self, text: str, binding: str) -> dict[str, Any]:
@@ -52,6 +61,24 @@ class StateSigner:
             raise _make_error("it has expired")
         data: dict[str, Any] = payload["data"]
         return data
+
+    async def use(self, text: str) -> None:
+        """Mark a verified state as used.
+
+        Raises:
+            MCPError: it was used before.
+        """
+        encoded_body, _, token = text.partition(".")
+        expires = from_json(decode_exact(encoded_body))["expires"]
+        is_used = self._used.add(token, expires - MAX_AGE_SECONDS, expires) is not None
+        if not is_used and self.ledger is not None:
+            try:
+                is_used = not await asyncio.to_thread(self.ledger.add, token, expires)
+            except OSError as error:
+                _log.error("the use of an approval cannot be recorded: %s", error)
+                raise _make_error("its use cannot be recorded") from None
+        if is_used:
+            raise _make_error("it was already used")
 
     def _make_mac(self, body: bytes) -> bytes:
         return hmac.new(self.key, body, hashlib.sha256).digest()

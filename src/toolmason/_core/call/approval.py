@@ -5,15 +5,17 @@ Every path to a tool passes this check.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from pydantic_core import to_json, to_jsonable_python
 
@@ -26,6 +28,9 @@ from toolmason.errors import ApprovalDenied, ConfigError, clip
 
 MAX_EDIT_ROUNDS: Final = 5
 """Maximum number of times one call may be edited and checked again before it is denied."""
+
+REQUEST_SECONDS: Final = 7 * 24 * 3600.0
+"""Seconds until a request expires, unless the setting `approval_seconds` says otherwise."""
 
 MAX_USED_DECISIONS: Final = 100_000
 """Number of used decisions that a process remembers."""
@@ -139,50 +144,64 @@ def _parse(value_type: type[_T], data: Any, label: str) -> _T:
 Approver: TypeAlias = Callable[[ApprovalRequest], ApprovalVerdict | Awaitable[ApprovalVerdict]]
 
 
-class _UsedDecisions:
-    """Requests whose decision was used. Bounded: requests that are older than a forgotten one are refused."""
+class UsedTokens:
+    """Tokens that are valid once, and were used. Bounded: tokens that are older than a forgotten one are refused."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._requests: OrderedDict[str, ApprovalRequest] = OrderedDict()
-        """Requests by signature, which is unique across keys."""
+        self._times: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """Issue and expiry time of each token."""
         self._issued_until = -1.0
-        """Issue time of the newest forgotten request that has not expired."""
+        """Issue time of the newest forgotten token that has not expired."""
 
-    def add(self, request: ApprovalRequest) -> None:
-        """Record the decision on a request as used.
-
-        Raises:
-            ApprovalDenied: it was already used, or is too old to tell.
-        """
+    def add(self, token: str, issued: float, expires: float) -> Literal["used", "forgotten"] | None:
+        """Record a token as used. Return why that is impossible, or None: it was used, or is too old to tell."""
         now = time.time()
         with self._lock:
-            if request.signature in self._requests:
-                raise ApprovalDenied(request.tool, "the decision was already used")
-            if request.issued <= self._issued_until:
-                raise ApprovalDenied(request.tool, "the request is too old: its decision may have been used")
-            self._requests[request.signature] = request
-            while len(self._requests) > 1:
-                oldest = next(iter(self._requests.values()))
-                is_expired = oldest.expires is not None and oldest.expires < now
-                if not is_expired and len(self._requests) <= MAX_USED_DECISIONS:
+            if token in self._times:
+                return "used"
+            if issued <= self._issued_until:
+                return "forgotten"
+            self._times[token] = issued, expires
+            while len(self._times) > 1:
+                oldest, (oldest_issued, oldest_expires) = next(iter(self._times.items()))
+                is_expired = oldest_expires < now
+                if not is_expired and len(self._times) <= MAX_USED_DECISIONS:
                     break
-                del self._requests[oldest.signature]
+                del self._times[oldest]
                 if not is_expired:
-                    self._issued_until = max(self._issued_until, oldest.issued)
+                    self._issued_until = max(self._issued_until, oldest_issued)
+        return None
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return len(self._times)
 
 
-USED_DECISIONS: Final = _UsedDecisions()
+USED_DECISIONS: Final = UsedTokens()
+"""Decisions by signature, which is unique across keys."""
+DECISION_USER: Final = ContextVar("DECISION_USER", default="")
+"""Journaled run that uses a decision. It may use it again after a crash: the journal decides what is repeated."""
+
+
+class TokenLedger(Protocol):
+    """Record of used tokens that processes share."""
+
+    def add(self, token: str, expires: float, user: str = "") -> bool:
+        """Record a token as used. Return False if it was used before, unless by the same journaled run `user`.
+
+        Raises:
+            OSError: the record cannot be written.
+        """
+        ...
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ApprovalSigner:
-    """Signs requests and decisions, and rejects decisions that any toolbox of this process has used."""
+    """Signs requests and decisions, and rejects decisions that were used."""
 
     key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
+    ledger: TokenLedger | None = None
+    """Record of what other processes with this key have used; None if no other process has it."""
 
     def sign(self, *parts: Any) -> str:
         """Return a signature over JSON data."""
@@ -206,7 +225,7 @@ class ApprovalSigner:
         signature = self.sign("decision", request.signature, kind, reason, arguments)
         return Decision(request, kind, reason, arguments, signature)
 
-    def consume(self, decision: Decision, tool: Tool, arguments: Any, identity: str | None) -> ApprovalVerdict:
+    async def consume(self, decision: Decision, tool: Tool, arguments: Any, identity: str | None) -> ApprovalVerdict:
         """Verify a decision against its call, mark it as used, and return its verdict.
 
         Raises:
@@ -216,7 +235,8 @@ class ApprovalSigner:
         self._check_request(request)
         if not _digests_match(self._compute_signature(decision), decision.signature):
             raise ApprovalDenied(request.tool, "the decision was changed after it was signed")
-        if request.expires is not None and time.time() > request.expires:
+        expires = request.issued + REQUEST_SECONDS if request.expires is None else request.expires
+        if time.time() > expires:
             raise ApprovalDenied(request.tool, "the request has expired")
         if tool.definition.digest != request.digest:
             raise ApprovalDenied(request.tool, "the tool has changed since it was approved")
@@ -224,8 +244,22 @@ class ApprovalSigner:
             raise ApprovalDenied(request.tool, "it was approved for another identity")
         if request.tool != tool.name or canonicalize(dict(request.arguments)) != canonicalize(arguments):
             raise ApprovalDenied(request.tool, "it was approved for another call")
-        USED_DECISIONS.add(request)
+        await self._mark_used(request, expires)
         return _to_verdict(decision)
+
+    async def _mark_used(self, request: ApprovalRequest, expires: float) -> None:
+        found = USED_DECISIONS.add(request.signature, request.issued, expires)
+        if found == "forgotten":
+            raise ApprovalDenied(request.tool, "the request is too old: its decision may have been used")
+        if found is None and self.ledger is not None:
+            arguments = (request.signature, expires, DECISION_USER.get())
+            try:
+                found = None if await asyncio.to_thread(self.ledger.add, *arguments) else "used"
+            except OSError as error:
+                reason = f"its use cannot be recorded: {error}. Set approvals_file= to another file"
+                raise ApprovalDenied(request.tool, reason) from error
+        if found is not None:
+            raise ApprovalDenied(request.tool, "the decision was already used")
 
     def verify(self, decision: Decision) -> bool:
         """Return True if a decision and its request carry valid signatures."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from toolmason._core.call.approval import (
     MAX_EDIT_ROUNDS,
+    REQUEST_SECONDS,
     Allow,
     ApprovalRequest,
     ApprovalVerdict,
@@ -51,7 +52,7 @@ class ApprovalGate:
         """
         current = self.current
         if (decision := self.options.decision) is not None:
-            edited = self._use_decision(decision, current.make_call())
+            edited = await self._use_decision(decision, current.make_call())
             if edited is not None:
                 current.edit(edited)
         for _ in range(MAX_EDIT_ROUNDS):
@@ -66,12 +67,12 @@ class ApprovalGate:
     def _make_context(self, call: ToolCall) -> ToolContext[Any]:
         return self.route.context.merge(self.options.context).for_call(CallState(call))
 
-    def _use_decision(self, decision: Decision, call: ToolCall) -> Mapping[str, Any] | None:
+    async def _use_decision(self, decision: Decision, call: ToolCall) -> Mapping[str, Any] | None:
         """Return the edited arguments of a decision, or None if it allows the call as it is."""
         route = self.route
         arguments = to_json_like(get_effective_arguments(route, call.arguments))
         signer = route.chain[-1].signer
-        verdict = signer.consume(decision, route.tool, arguments, get_identity(self._make_context(call)))
+        verdict = await signer.consume(decision, route.tool, arguments, get_identity(self._make_context(call)))
         if isinstance(verdict, Deny):
             raise ApprovalDenied(route.name, verdict.reason)
         return None if isinstance(verdict, Allow) else dict(verdict.arguments)
@@ -149,6 +150,7 @@ class ApprovalGate:
     ) -> ApprovalRequest:
         tool = self.route.tool
         lifetime = self.route.settings.approval_seconds
+        lifetime = REQUEST_SECONDS if lifetime is None else lifetime
         now = time.time()
         request = ApprovalRequest(
             id=os.urandom(12).hex(),
@@ -159,7 +161,7 @@ class ApprovalGate:
             preview=await self._in_time(make_preview(tool, arguments, context, self.route.settings)),
             effects=tuple(name for name in _EFFECTS if getattr(tool.options, name)),
             identity=get_identity(context),
-            expires=None if lifetime is None else now + lifetime,
+            expires=now + lifetime,
             issued=now,
             reason=next((step.get_distrust() for step in self.steps if step.get_distrust is not None), ""),
         )

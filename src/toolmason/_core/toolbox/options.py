@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolmason._core.call.approval import ApprovalRule, ApprovalSigner, Approver, parse_key
+from toolmason._core.call.approval import ApprovalRule, ApprovalSigner, Approver, TokenLedger, parse_key
 from toolmason._core.call.call_policy import CallPolicy, NextCall, SharedState
 from toolmason._core.call.long_results import ResultStore
 from toolmason._core.catalog.catalog import Resolver, check_resolvers
@@ -54,6 +54,7 @@ class ToolboxPolicy:
     approve: ApprovalRule | Inherit = INHERIT
     approver: Approver | None = None
     approval_key: str | bytes | None = None
+    approvals_file: str | Path | None = None
     results_dir: str | Path | None = None
     on_conflict: OnConflict = "shadow"
     """Action if a server offers a tool whose name is taken."""
@@ -137,7 +138,7 @@ def make_call_policy(policy: ToolboxPolicy) -> CallPolicy:
         rethrow=policy.rethrow,
         approval_rule=policy.approve,
         approver=policy.approver,
-        signer=ApprovalSigner() if key is None else ApprovalSigner(key),
+        signer=ApprovalSigner() if key is None else ApprovalSigner(key, make_ledger(policy)),
         max_concurrency=policy.max_concurrency,
         state=SharedState(middleware=[_run_with_experimental] if policy.experimental else []),
     )
@@ -147,6 +148,13 @@ async def _run_with_experimental(call: ToolCall, call_next: NextCall) -> ToolRes
     """Run a call with experimental APIs allowed (the setting `experimental = true`)."""
     with allow_experimental():
         return await call_next(call)
+
+
+def make_ledger(policy: ToolboxPolicy) -> TokenLedger:
+    """Return the record of used decisions that processes with the same key share."""
+    from toolmason._core.toolbox.approval_ledger import ApprovalLedger  # noqa: PLC0415 - loads SQLite
+
+    return ApprovalLedger(policy.approvals_file)
 
 
 def make_result_store(policy: ToolboxPolicy) -> ResultStore:

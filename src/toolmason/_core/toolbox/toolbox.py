@@ -75,6 +75,7 @@ class Toolbox:
         approve: ApprovalRule | Inherit = INHERIT,
         approver: Approver | None = None,
         approval_key: str | bytes | None = None,
+        approvals_file: str | Path | None = None,
         results_dir: str | Path | None = None,
         config: Config | Mapping[str, Any] | None = None,
         on_conflict: OnConflict = "shadow",
@@ -98,6 +99,7 @@ class Toolbox:
             approve=approve,
             approver=approver,
             approval_key=approval_key,
+            approvals_file=approvals_file,
             results_dir=results_dir,
             on_conflict=on_conflict,
             on_elicit=on_elicit,
@@ -469,10 +471,7 @@ class Toolbox:
         return self._view(self._state.with_policy(make_context(context), approver, config))
 
     def without_policy(self) -> Self:
-        """Return a view with the default policy, whose tools carry none of this toolbox's policy into another one.
-
-        Policies of toolboxes inside this one still apply.
-        """
+        """Return a view with the default policy, also in another toolbox. Only policies of inner toolboxes apply."""
         return self._view(self._state.without_policy())
 
     def __or__(self, other: Toolbox) -> Self:

@@ -190,7 +190,7 @@ class EngineSettings:
     kept_bytes: int = 64 * 1024 * 1024
     """Maximum total size of the results that a toolbox stores under handles. The oldest are dropped first."""
     approval_seconds: float | None = None
-    """Seconds until a request for approval expires. `None` means never."""
+    """Seconds until a request for approval expires. `None` means 7 days, and no such limit for an approver."""
     progress_queue: int = 1000
     """Maximum number of unread progress reports. Beyond it, the oldest are dropped and counted."""
     processes: int = 2
