@@ -1,7 +1,16 @@
 """A toolbox with servers, inside of another toolbox."""
 
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from adversaries.raw_http import TOOL, served
 from toolmason import McpServer, Toolbox, prompt, resource
+from toolmason._core.toolbox.toolbox import get_state
 
 
 def one() -> int:
@@ -83,3 +92,39 @@ async def test_prompts_and_resources_come_along():
 
     assert message.text == "Hello Ada"
     assert content.text == "a note"
+
+
+class StopHere(Exception):
+    """What ends a connection in between."""
+
+
+async def use(box: Toolbox, how: str) -> None:
+    if how == "raise":
+        raise StopHere
+    if how == "call":
+        await box.call("one")
+    elif how == "refresh":
+        await box.refresh()
+    elif how == "watch":
+        box.servers.watch(lambda uri: None)
+        await box.list()
+
+
+@given(st.lists(st.sampled_from(["call", "refresh", "watch", "raise", "nothing"]), min_size=1, max_size=4))
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_d13_a_connection_in_memory_leaves_no_watcher(era: Any, depth: int, ways: list[str]):
+    async def main() -> list[int]:
+        target = far = Toolbox(one)
+        for _ in range(depth - 1):
+            far = Toolbox(McpServer.of("between", far, era=era))
+        counts = []
+        for way in ways:
+            async with far:
+                with suppress(StopHere):
+                    async with Toolbox(McpServer.of("far", far, era=era)) as box:
+                        await use(box, way)
+            counts.append(len(get_state(target).remotes.watchers))
+        return counts
+
+    assert asyncio.run(main()) == [0] * len(ways)

@@ -150,7 +150,7 @@ class UpstreamSession:
     async def _connect(self) -> AsyncGenerator[Any]:
         server = self.server
         if server.kind == "memory":
-            async with self._make_client(_get_server_object(server.target), server.era) as client:
+            async with _open_target(server.target) as target, self._make_client(target, server.era) as client:
                 yield client
             return
         if server.kind == "stdio":
@@ -381,7 +381,15 @@ async def _skip_validation(name: str, result: Any) -> None:
     del name, result
 
 
-def _get_server_object(target: Any) -> Any:
-    """Return the SDK server object of an in-memory target."""
+@asynccontextmanager
+async def _open_target(target: Any) -> AsyncGenerator[Any]:
+    """Yield the SDK server object of an in-memory target. The one of a toolbox ends with the block."""
     make_server = getattr(target, "__mcp_server__", None)
-    return target if make_server is None else make_server()
+    if make_server is None:
+        yield target
+        return
+    server = make_server()
+    try:
+        yield server
+    finally:
+        await server.close()
