@@ -1,6 +1,5 @@
 """Streams that broke, and are taken up again."""
 
-from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from mcp_server.sample_server import Running, running
 from toolmason import Toolbox, ToolContext, tool
 from toolmason.mcp_server.http import replay
+from toolmason.mcp_server.http.owner import ByteBudget
 from toolmason.mcp_server.http.replay import SessionEventStore
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
@@ -17,6 +17,10 @@ HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"na
 async def secret(ctx: ToolContext) -> str:
     """Say something that is for the caller alone."""
     return f"the secret of {ctx['user']}"
+
+
+def budget(most: int = 10_000, of_one: int = 10_000) -> ByteBudget[Any]:
+    return ByteBudget(most, of_one)
 
 
 async def replayed(store: SessionEventStore, after: str) -> tuple[str | None, list[Any]]:
@@ -29,7 +33,7 @@ async def replayed(store: SessionEventStore, after: str) -> tuple[str | None, li
 
 
 async def test_what_came_after_an_event_is_sent_again():
-    store = SessionEventStore(OrderedDict())
+    store = SessionEventStore(budget())
     first = await store.store_event("one", "a")
     await store.store_event("two", "of another stream")
     await store.store_event("one", None)
@@ -39,13 +43,13 @@ async def test_what_came_after_an_event_is_sent_again():
 
 
 async def test_an_event_that_nobody_knows_is_of_no_stream():
-    assert await replayed(SessionEventStore(OrderedDict()), "guessed") == (None, [])
+    assert await replayed(SessionEventStore(budget()), "guessed") == (None, [])
 
 
 async def test_t18_the_oldest_events_and_streams_go_first(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(replay, "MAX_EVENTS_PER_STREAM", 2)
     monkeypatch.setattr(replay, "MAX_STREAMS", 2)
-    store = SessionEventStore(OrderedDict())
+    store = SessionEventStore(budget())
     gone, *_ = [await store.store_event("a", number) for number in range(3)]
     kept = await store.store_event("b", 1)
     await store.store_event("c", 1)
@@ -55,7 +59,7 @@ async def test_t18_the_oldest_events_and_streams_go_first(monkeypatch: pytest.Mo
 
 
 async def test_t16_a_session_cannot_look_into_anothers_stream_of_the_same_name():
-    events: Any = OrderedDict()
+    events = budget()
     bob, alice = SessionEventStore(events), SessionEventStore(events)
     before = await bob.store_event("5", None)
     heard = await alice.store_event("5", "for alice")
@@ -66,7 +70,7 @@ async def test_t16_a_session_cannot_look_into_anothers_stream_of_the_same_name()
 
 async def test_t18_a_session_that_floods_loses_its_own_streams(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("toolmason.mcp_server.http.replay.MAX_STREAMS_PER_SESSION", 3)
-    events: Any = OrderedDict()
+    events = budget()
     quiet, loud = SessionEventStore(events), SessionEventStore(events)
     kept = await quiet.store_event("1", None)
     first, *_ = [await loud.store_event(str(number), None) for number in range(5)]

@@ -16,6 +16,7 @@ from toolmason.errors import ConfigError
 from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_json, parse_message
 from toolmason.mcp_server.http.app import asgi_app
 from toolmason.mcp_server.http.guard import SINGLE_HEADERS, Bearer, ErrorResponse, Guard
+from toolmason.mcp_server.http.owner import ANONYMOUS
 
 HOST = (b"host", b"localhost:8000")
 GOOD = {b"authorization": b"Bearer good"}
@@ -168,14 +169,14 @@ GONE = {"type": "http.disconnect"}
 async def test_t11_t17_a_body_is_read_within_its_bounds(messages: Any, found: Any):
     guard = Guard(max_body_bytes=10, body_seconds=0.05)
 
-    body = await guard.read_body({}, sender(*messages))
+    body = await guard.read_body({}, sender(*messages), {}, ANONYMOUS)
 
     assert (body.status if isinstance(body, ErrorResponse) else body) == found
 
 
 @pytest.mark.parametrize("length", [b"11", b"-1", b"many"])
 async def test_t11_a_length_that_is_too_much_or_none_is_refused_unread(length: bytes):
-    body = await Guard(max_body_bytes=10).read_body({b"content-length": length}, sender())
+    body = await Guard(max_body_bytes=10).read_body({b"content-length": length}, sender(), {}, ANONYMOUS)
 
     assert isinstance(body, ErrorResponse)
     assert body.status == 413

@@ -10,7 +10,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,8 +17,6 @@ from mcp_server.sample_server import ACCEPT, ENVELOPE, Running, eventually, runn
 from toolmason import Toolbox, tool
 from toolmason.mcp import token_is
 from toolmason.mcp_server.http import uvicorn_limits
-from toolmason.mcp_server.http.app import asgi_app
-from toolmason.mcp_server.http.owner import SessionTable
 
 FOREIGN_HOSTS = ["evil.com", "evil.com:80", "127.0.0.1.evil.com", "localhost.evil.com", "localhost:80@evil.com", ""]
 FOREIGN_ORIGINS = [
@@ -294,58 +291,6 @@ def test_t17_one_machine_cannot_take_every_connection(monkeypatch: pytest.Monkey
     assert few
 
 
-async def test_t17_t18_one_client_cannot_take_every_session():
-    app = asgi_app(shelf(), max_sessions=4)
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-
-    async with app.lifespan():
-        greedy = [await posted(app, rpc("initialize", hello), "10.0.0.1") for _ in range(3)]
-        modest = await posted(app, rpc("initialize", hello), "10.0.0.2")
-        ended = await posted(app, b"", "10.0.0.1", "DELETE", greedy[0][1])
-        again = await posted(app, rpc("initialize", hello), "10.0.0.1")
-
-    assert [status for status, _ in greedy] == [200, 200, 503]
-    assert (modest[0], ended[0], again[0]) == (200, 200, 200)
-
-
-async def posted(
-    app: Any, body: bytes, peer: str, method: str = "POST", session: bytes | None = None
-) -> tuple[int, bytes | None]:
-    """Send a request from a machine; return the status, and the session that it is in."""
-    headers = [(name.encode(), value.encode()) for name, value in {**JSON, "host": "localhost"}.items()]
-    if session is not None:
-        headers += [(b"mcp-session-id", session), (b"mcp-protocol-version", b"2025-11-25")]
-    scope = {"type": "http", "method": method, "path": "/mcp", "query_string": b"", "client": (peer, 1)}
-    sent: list[Any] = []
-    gone = asyncio.Event()
-    parts = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-    async def receive() -> Any:
-        for part in parts:
-            return part
-        await gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    await app({**scope, "headers": headers, "http_version": "1.1", "scheme": "http"}, receive, send)
-    found = {name.lower(): value for name, value in sent[0]["headers"]}
-    return sent[0]["status"], found.get(b"mcp-session-id")
-
-
-async def test_t18_sessions_that_are_idle_make_room_for_others_of_their_client():
-    peers = SessionTable(2, idle_seconds=0.0)
-    scope: Any = {"method": "POST", "headers": [(b"mcp-session-id", b"s")]}
-
-    async def nothing(message: Any) -> None:
-        return None
-
-    await peers.track("10.0.0.1", "", scope, nothing)({"type": "http.response.start", "status": 200, "headers": []})
-
-    assert peers.has_room("10.0.0.1", [])
-
-
 def test_t17_a_client_that_does_not_read_is_cut(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(uvicorn_limits, "READ_SECONDS", 0.3)
     params = {"name": "big", "arguments": {}, "_meta": ENVELOPE}
@@ -383,14 +328,6 @@ def test_t17_a_head_without_end_is_cut(start: bytes, piece: bytes, monkeypatch: 
                 raw.sendall(piece)
 
         assert is_closed(raw)
-
-
-def test_t18_h5_sessions_are_bounded():
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    with running(max_sessions=5) as server:
-        found = [server.send(rpc("initialize", hello), JSON).status for _ in range(7)]
-
-    assert found == [200] * 5 + [503] * 2
 
 
 def test_t22_f29_no_secret_reaches_a_client_or_a_log(caplog: pytest.LogCaptureFixture):

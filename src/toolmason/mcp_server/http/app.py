@@ -26,8 +26,8 @@ from toolmason.mcp_server.http.guard import (
     VerifyToken,
     send_json,
 )
-from toolmason.mcp_server.http.owner import ANONYMOUS, SESSION_HEADER, SessionTable
-from toolmason.mcp_server.http.replay import SessionManager
+from toolmason.mcp_server.http.owner import ANONYMOUS, SESSION_HEADER, SessionTable, get_peer
+from toolmason.mcp_server.http.replay import REQUESTING_CLIENT, SessionManager
 from toolmason.mcp_server.sdk_server import ORIGIN_KEY, Origin, RunningCall, ToolboxServer, make_server
 
 try:
@@ -40,6 +40,8 @@ _log = logging.getLogger("toolmason.mcp_server")
 
 MAX_SESSIONS: Final = 1000
 SESSION_IDLE_SECONDS: Final = 30 * 60.0
+_SESSION_HEADERS: Final = frozenset({SESSION_HEADER, b"mcp-method"})
+"""Headers of a request that opens no session."""
 
 
 class McpApp:
@@ -79,7 +81,7 @@ class McpApp:
             await principal(send)
             return
         if scope["method"] == "POST":
-            body = await self.guard.read_body(headers, receive)
+            body = await self.guard.read_body(headers, receive, scope, principal)
             if isinstance(body, ErrorResponse):
                 await body(send)
             if not isinstance(body, bytes):
@@ -114,15 +116,22 @@ class McpApp:
     async def _handle_with_sdk(self, scope: Any, origin: Origin, receive: Receive, send: Send) -> None:
         await self.open()
         identity = origin.identity
-        peer = self.sessions.get_peer(scope, identity)
-        if scope["method"] == "POST" and not self.sessions.has_room(peer, scope["headers"]):
-            await ErrorResponse(503, "This client has too many sessions. End some, or try again later.")(send)
+        peer = get_peer(scope, identity)
+        opens_session = scope["method"] == "POST" and not any(name in _SESSION_HEADERS for name, _ in scope["headers"])
+        if opens_session and not await self.sessions.make_room(peer, self._end_session):
+            await ErrorResponse(503, "All sessions are in use. End some, or try again later.")(send)
             return
         scope = {**scope, ORIGIN_KEY: origin}
         if identity:
             # The SDK binds the session to this user, so that other users cannot use it.
             scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=identity.owner, scopes=[]))  # noqa: S106 - not a password
+        REQUESTING_CLIENT.set(peer)
         await self.manager.handle_request(scope, receive, self.sessions.track(peer, identity.owner, scope, send))
+
+    async def _end_session(self, session_id: bytes) -> bool:
+        """End a session that nothing is using. Return False if something is."""
+        is_used = any(isinstance(key, tuple) and key[0] == session_id for key in self.dispatcher.in_flight)
+        return not is_used and await self.manager.end_idle_session(session_id.decode("latin-1"))
 
     async def _handle_other_path(self, path: str, method: str, send: Send) -> None:
         if self.guard.metadata_url is not None and path.startswith(self._well_known) and method == "GET":

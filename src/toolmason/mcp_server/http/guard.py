@@ -16,7 +16,7 @@ from toolmason._core.run.eager_task import run_until_first_await
 from toolmason._core.run.execute import DeadlinePassed, await_with_timeout, call_user_function
 from toolmason._core.values.policy import EngineSettings
 from toolmason.errors import ConfigError
-from toolmason.mcp_server.http.owner import ANONYMOUS, Identity, make_identity
+from toolmason.mcp_server.http.owner import ANONYMOUS, ByteBudget, Identity, get_peer, make_identity
 
 _log = logging.getLogger("toolmason.mcp_server")
 
@@ -28,11 +28,16 @@ VerifyToken: TypeAlias = Callable[[str], Principal | Awaitable[Principal]]
 """Function of a bearer token that returns a user name, or context values with `user`; None rejects the token."""
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+MAX_UNFINISHED_BYTES: Final = 64 * 1024 * 1024
+"""Maximum size of all bodies that have not arrived completely."""
+MAX_CLIENT_UNFINISHED_BYTES: Final = 16 * 1024 * 1024
+"""Maximum size of those of one user or remote machine."""
 BODY_SECONDS: Final = 30.0
 VERIFY_SECONDS: Final = 10.0
 LOOPBACK_HOSTS: Final = ("127.0.0.1", "localhost", "[::1]")
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
+_CLOSE: Final = ((b"connection", b"close"),)
 SINGLE_HEADERS: Final = (
     *(b"host", b"origin", b"authorization", b"content-type", b"content-length", b"last-event-id"),
     *(b"mcp-session-id", b"mcp-protocol-version", b"mcp-method", b"mcp-name"),
@@ -104,7 +109,15 @@ class Guard:
     max_body_bytes: int = MAX_BODY_BYTES
     body_seconds: float = BODY_SECONDS
     verify_seconds: float = VERIFY_SECONDS
+    unfinished: ByteBudget[asyncio.Timeout] = field(init=False)
+    """Deadlines of the bodies that have not arrived completely."""
     _accepted: dict[tuple[bytes | None, bytes | None], bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        budget: ByteBudget[asyncio.Timeout] = ByteBudget(
+            max(MAX_UNFINISHED_BYTES, 4 * self.max_body_bytes), max(MAX_CLIENT_UNFINISHED_BYTES, self.max_body_bytes)
+        )
+        object.__setattr__(self, "unfinished", budget)
 
     def check_headers(self, headers: Headers, header_pairs: Sequence[tuple[bytes, bytes]]) -> ErrorResponse | None:
         """Return an error if the Host or Origin header is not allowed, else None."""
@@ -206,7 +219,9 @@ class Guard:
             document["scopes_supported"] = list(bearer.scopes)
         return to_json({**document, "bearer_methods_supported": ["header"]})
 
-    async def read_body(self, headers: Headers, receive: Receive) -> bytes | ErrorResponse | None:
+    async def read_body(
+        self, headers: Headers, receive: Receive, scope: Mapping[str, Any], identity: Identity
+    ) -> bytes | ErrorResponse | None:
         """Return the body of a request, an error, or None if the client disconnected."""
         length = headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length) > self.max_body_bytes):
@@ -217,25 +232,37 @@ class Guard:
             if len(whole) > self.max_body_bytes:
                 return ErrorResponse(413, f"The body is larger than {self.max_body_bytes} bytes.")
             return whole if message["type"] == "http.request" else None
+        deadline, client = asyncio.timeout(self.body_seconds), get_peer(scope, identity)
+        self.unfinished.grow(deadline, client, 0)
         try:
-            async with asyncio.timeout(self.body_seconds):
-                return await self._read_rest(message if suspended is None else await suspended, receive)
+            async with deadline:
+                first_part = message if suspended is None else await suspended
+                return await self._read_rest(first_part, receive, deadline, client)
         except TimeoutError:
-            return ErrorResponse(
-                408, f"The body did not arrive within {self.body_seconds:g} s.", ((b"connection", b"close"),)
-            )
+            if deadline not in self.unfinished:
+                return ErrorResponse(503, "Too many bodies are unfinished. Send the request again.", _CLOSE)
+            return ErrorResponse(408, f"The body did not arrive within {self.body_seconds:g} s.", _CLOSE)
+        finally:
+            self.unfinished.release(deadline)
 
-    async def _read_rest(self, message: Any, receive: Receive) -> bytes | ErrorResponse | None:
+    async def _read_rest(
+        self, message: Any, receive: Receive, deadline: asyncio.Timeout, client: str
+    ) -> bytes | ErrorResponse | None:
         parts: list[bytes] = []
         size = 0
         while message["type"] == "http.request":
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             if size > self.max_body_bytes:
-                return ErrorResponse(
-                    413, f"The body is larger than {self.max_body_bytes} bytes.", ((b"connection", b"close"),)
-                )
+                return ErrorResponse(413, f"The body is larger than {self.max_body_bytes} bytes.", _CLOSE)
             if not message.get("more_body"):
                 return b"".join(parts)
+            self.unfinished.grow(deadline, client, len(parts[-1]))
+            while (slowest := self.unfinished.find_excess(client)) is not None:
+                self.unfinished.release(slowest)
+                if slowest is deadline:
+                    raise TimeoutError
+                if not slowest.expired():
+                    slowest.reschedule(0)
             message = await receive()
         return None

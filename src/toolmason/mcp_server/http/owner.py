@@ -1,13 +1,13 @@
-"""Identify the owner of a request from its token, and limit the sessions of each client."""
+"""Identify the owner of a request from its token, and limit the sessions and the bytes of each client."""
 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from pydantic_core import to_json
 
@@ -17,6 +17,7 @@ UNLIMITED_PEERS: Final = frozenset({"127.0.0.1", "::1", "localhost", ""})
 """Addresses of this machine: clients on it, or behind a proxy on it, cannot be distinguished."""
 SESSION_HEADER: Final = b"mcp-session-id"
 Send: TypeAlias = Callable[[Any], Awaitable[None]]
+_K = TypeVar("_K")
 
 
 class Identity(dict[str, Any]):
@@ -56,6 +57,14 @@ def make_identity(verified: Any, token: str) -> Identity:
     return Identity(values, sha256(to_json(sorted(claims.items()))).hexdigest())
 
 
+def get_peer(scope: Mapping[str, Any], identity: Identity) -> str:
+    """Return the peer of a request: the user if authenticated, else the machine."""
+    if identity.owner:
+        return f"owner {identity.owner}"
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
 def _to_json_text(value: Any) -> str | None:
     try:
         return to_json(value).decode()
@@ -71,6 +80,8 @@ class Session:
     owner: str = ""
     last_used: float = 0.0
     """When the SDK last handled a request of the session."""
+    is_used: bool = False
+    """True if the SDK has handled a request after the one that opened the session."""
     version: str | None = None
     """Protocol version; None until the SDK has handled a request after `initialize`."""
     capabilities: Mapping[str, Any] = field(default_factory=dict)
@@ -89,22 +100,28 @@ class SessionTable(OrderedDict[bytes, Session]):
         # Half of all sessions, so that one client cannot lock out the others.
         self._max_per_peer = max(1, max_sessions // 2)
 
-    def get_peer(self, scope: Mapping[str, Any], principal: Identity) -> str:
-        """Return the peer of a request: the user if authenticated, else the machine."""
-        if principal.owner:
-            return f"owner {principal.owner}"
-        client = scope.get("client")
-        return str(client[0]) if client else ""
+    async def make_room(self, peer: str, end_session: Callable[[bytes], Awaitable[bool]]) -> bool:
+        """Make room for a new session of a peer. Return False if there is none.
 
-    def has_room(self, peer: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Return True if a request belongs to a session, or may open a new one."""
-        names = {name for name, _ in headers}
-        if peer in UNLIMITED_PEERS or SESSION_HEADER in names or b"mcp-method" in names:
-            return True
+        If the peer is over its share, an idle session of its own gives way; if the table is full, one of the
+        peer with the most sessions. `end_session` returns False for a session that is in use.
+        """
         expired_before = time.monotonic() - self._idle_seconds
         while self and next(iter(self.values())).last_used < expired_before:
             self.popitem(last=False)
-        return sum(session.peer == peer for session in self.values()) < self._max_per_peer
+        counts = Counter(session.peer for session in self.values())
+        holder = peer
+        if peer in UNLIMITED_PEERS or counts[peer] < self._max_per_peer:
+            if len(self) < self._max_sessions:
+                return True
+            holder = max(counts, key=counts.__getitem__)
+        # Sessions that were opened and never used go first: those of a flood.
+        candidates = [session_id for session_id, session in self.items() if session.peer == holder]
+        for session_id in sorted(candidates, key=lambda candidate: self[candidate].is_used):
+            if await end_session(session_id):
+                self.pop(session_id, None)
+                return True
+        return False
 
     def track(self, peer: str, owner: str, scope: Mapping[str, Any], send: Send) -> Send:
         """Return a `send` that records the sessions that are opened, used and ended."""
@@ -123,8 +140,45 @@ class SessionTable(OrderedDict[bytes, Session]):
         return send_tracked
 
     def _record(self, session_id: bytes, peer: str, owner: str) -> None:
-        session = self.setdefault(session_id, Session(peer, owner))
+        session = self.get(session_id)
+        if session is None:
+            session = self[session_id] = Session(peer, owner)
+        else:
+            session.is_used = True
         session.last_used = time.monotonic()
         self.move_to_end(session_id)
         if len(self) > self._max_sessions:
             self.popitem(last=False)
+
+
+class ByteBudget(OrderedDict[_K, tuple[str, int]], Generic[_K]):
+    """Client and size of each item that the server holds, the oldest first, with limits for a client and in all."""
+
+    def __init__(self, max_bytes: int, max_client_bytes: int) -> None:
+        super().__init__()
+        self.max_bytes, self.max_client_bytes = max_bytes, max_client_bytes
+        self.bytes: Counter[str] = Counter()
+        """Bytes held for each client."""
+
+    def grow(self, item: _K, client: str, size: int) -> None:
+        """Add bytes to an item."""
+        self[item] = client, self.get(item, ("", 0))[1] + size
+        self.bytes[client] += size
+
+    def release(self, item: _K) -> None:
+        """Forget an item, if it is held."""
+        client, size = self.pop(item, ("", 0))
+        self.bytes[client] -= size
+        if self.bytes[client] <= 0:
+            del self.bytes[client]
+
+    def find_excess(self, client: str) -> _K | None:
+        """Return the item that has to give way after one of `client` has grown, or None.
+
+        It is the oldest item of the client if it is over its share, else of the client that holds most.
+        """
+        if client in UNLIMITED_PEERS or self.bytes[client] <= self.max_client_bytes:
+            if self.bytes.total() <= self.max_bytes:
+                return None
+            client = max(self.bytes, key=self.bytes.__getitem__)
+        return next(item for item, (holder, _) in self.items() if holder == client)

@@ -35,6 +35,8 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
 
     _header_deadline: float | None = None
     """Deadline for the header of a request; None while a request is handled."""
+    waiting_since = 0.0
+    """When the connection was made, or its last request began."""
     _header_timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
     _in_headers = False
@@ -60,16 +62,16 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
             if isinstance(other, _LimitedHttpProtocol) and not other.transport.is_closing()
         ]
         if len(limited) > MAX_CONNECTIONS:
-            self._drop_idle(limited)
+            self._drop_slowest(limited)
         elif self.peer_address not in UNLIMITED_PEERS:
             same_peer = [other for other in limited if other.peer_address == self.peer_address]
             if len(same_peer) > MAX_PEER_CONNECTIONS:
-                self._drop_idle(same_peer)
+                self._drop_slowest(same_peer)
 
-    def _drop_idle(self, candidates: list[_LimitedHttpProtocol]) -> None:
-        """Abort an idle connection, or this new one if all others are busy."""
-        dropped = next((other for other in candidates if other.is_idle and other is not self), self)
-        dropped.transport.abort()
+    def _drop_slowest(self, candidates: list[_LimitedHttpProtocol]) -> None:
+        """Abort the connection that has waited longest for its client, or this new one if all others are busy."""
+        waiting = [other for other in candidates if other.is_idle or other.cycle.more_body]
+        min(waiting, key=lambda other: other.waiting_since, default=self).transport.abort()
 
     @property
     def peer_address(self) -> str:
@@ -84,7 +86,8 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
 
     def _start_header_timer(self) -> None:
         # One timer that checks the deadline again: a timer per request would cost more than the rest of this method.
-        self._header_deadline = self.loop.time() + HEADER_SECONDS
+        self.waiting_since = self.loop.time()
+        self._header_deadline = self.waiting_since + HEADER_SECONDS
         if self._header_timer is None:
             self._header_timer = self.loop.call_later(HEADER_SECONDS, self._on_header_timer)
 
