@@ -6,7 +6,31 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
+
+KEPT_BYTES: Final = 64 * 1024
+"""Bytes that are kept of the start and of the end of a line that is too long."""
+
+
+@dataclass(slots=True)
+class OversizedLine:
+    """Start and end of a line that is too long."""
+
+    start: bytes
+    end: bytes
+    size: int
+
+    @classmethod
+    def cut(cls, line: bytes) -> OversizedLine:
+        """Return the start and the end of a line."""
+        return cls(line[:KEPT_BYTES], line[-KEPT_BYTES:], len(line))
+
+    def extend(self, more: bytes) -> OversizedLine:
+        """Add bytes to the end."""
+        self.end = (self.end + more)[-KEPT_BYTES:]
+        self.size += len(more)
+        return self
 
 
 class LineSplitter:
@@ -16,25 +40,29 @@ class LineSplitter:
         self.max_bytes = max_bytes
         self._parts: list[bytes] = []
         self._buffered_bytes = 0
-        self._skipping = False
+        self.oversized: OversizedLine | None = None
+        """The current line, if it is too long."""
 
-    def feed(self, chunk: bytes) -> Iterator[bytes | None]:
-        """Yield the lines that a chunk completes, and None for each line that is too long."""
+    def feed(self, chunk: bytes) -> Iterator[bytes | OversizedLine]:
+        """Yield the lines that a chunk completes."""
         *line_ends, rest = chunk.split(b"\n")
         for line_end in line_ends:
-            if not self._skipping:
+            if self.oversized is not None:
+                yield self.oversized.extend(line_end)
+            else:
                 line = b"".join((*self._parts, line_end)) if self._parts else line_end
-                yield line if len(line) <= self.max_bytes else None
+                yield line if len(line) <= self.max_bytes else OversizedLine.cut(line)
             self._parts = []
             self._buffered_bytes = 0
-            self._skipping = False
-        if rest and not self._skipping:
+            self.oversized = None
+        if rest and self.oversized is not None:
+            self.oversized.extend(rest)
+        elif rest:
             self._parts.append(rest)
             self._buffered_bytes += len(rest)
             if self._buffered_bytes > self.max_bytes:
+                self.oversized = OversizedLine.cut(b"".join(self._parts))
                 self._parts = []
-                self._skipping = True
-                yield None
 
 
 class DuplicateKey(ValueError):

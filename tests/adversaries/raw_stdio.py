@@ -25,6 +25,17 @@ def answer(request, result):
     write({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
 
+WAITING = []
+
+
+def answer_oversized(request):
+    """Answer one of two calls with more than fits into a line; its id stands first or last."""
+    size = 17 << 20 if request["params"]["arguments"]["text"] == "large" else 1
+    message = {"result": {"content": [{"type": "text", "text": '"id": 1, ' * (size // 9) + "small"}]}, "jsonrpc": "2.0"}
+    number = {"id": request["id"]}
+    write({**number, **message} if sys.argv[2] == "first" else {**message, **number})
+
+
 def refuse(request, code, text):
     write({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": text}})
 
@@ -121,6 +132,13 @@ def call(request):
         chunk = b"x" * (1 << 20)
         while True:
             OUT.write(chunk)
+    if CASE == "oversized answer":
+        WAITING.append(request)
+        if len(WAITING) == 2:
+            for waiting in WAITING:
+                answer_oversized(waiting)
+            WAITING.clear()
+        return
     if CASE == "large answer":
         text = "y" * int(sys.argv[2])
     if CASE == "progress flood":
@@ -176,7 +194,7 @@ def main():
             if CASE != "silent on probe":
                 refuse(request, -32601, "Method not found")
         elif method == "initialize":
-            version = "2024-11-05" if CASE == "oldest" else "2025-06-18"
+            version = {"oldest": "2024-11-05", "unknown version": sys.argv[-1]}.get(CASE, "2025-06-18")
             info = {"name": "raw", "version": "1"}
             answer(request, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
         elif method == "ping":

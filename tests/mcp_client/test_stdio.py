@@ -118,6 +118,31 @@ async def test_f07_a_large_answer_arrives_whole():
     assert len(result.value) == size
 
 
+@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize("order", [("large", "small"), ("small", "large")], ids=" ".join)
+async def test_d19_an_oversized_answer_fails_its_own_call_alone(place, order, tmp_path):
+    log = tmp_path / "log"
+    async with Toolbox(raw("oversized answer", place, timeout=60, env={"RAW_LOG": str(log)})) as box:
+        results = await asyncio.gather(*(box.call("echo", {"text": text}) for text in order))
+        again = await asyncio.gather(*(box.call("echo", {"text": "small"}) for _ in range(2)))
+
+    found = dict(zip(order, results, strict=True))
+    assert "it is longer than the limit of 16777216 bytes" in found["large"].text
+    assert [result.text for result in (found["small"], *again)] == ["small"] * 3
+    assert log.read_text().count("started") == 1
+
+
+@pytest.mark.parametrize("version", ["1999-01-01", "2999-12-31", "", "latest", "\x1b[31m", "x" * 1000], ids=repr)
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+async def test_d22_a_version_of_the_protocol_that_is_unknown_is_told_as_such(version, era):
+    async with Toolbox(raw("unknown version", version, era=era)) as box:
+        error = (await box.health())["raw"].error
+
+    assert error.startswith("unsupported protocol version")
+    assert repr(version[:50])[:-1] in error
+    assert "\x1b" not in error
+
+
 async def test_f08_a_line_without_an_end_is_cut_off_at_the_cap():
     async with Toolbox(raw("endless line", timeout=60)) as box:
         result = await echoed(box)

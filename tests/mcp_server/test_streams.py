@@ -7,15 +7,18 @@ import re
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcp_server.sample_server import ENVELOPE, shelf
 from toolmason import Toolbox, ToolContext, tool
-from toolmason._wire import LineSplitter
-from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES
+from toolmason._wire import LineSplitter, OversizedLine
+from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, find_id
 from toolmason.mcp_server.sdk_server import make_server
 from toolmason.mcp_server.stdio import stdio_session
 from toolmason.mcp_server.stdio.pipes import LineReader, LineWriter
@@ -353,7 +356,7 @@ async def test_a_reader_that_has_gone_ends_the_writing():
 
 
 async def test_reading_can_be_paused_before_it_began():
-    lines: list[bytes | None] = []
+    lines: list[Any] = []
     made = LineReader(lines.append, lambda: None)
 
     made.pause()
@@ -369,7 +372,70 @@ def test_a_line_over_the_cap_is_told_once_and_skipped_to_its_end():
 
     found = [list(split.feed(chunk)) for chunk in (b"abc", b"def", b"ghi", b"\nok\n", b"toolong\nend\n")]
 
-    assert found == [[], [None], [], [b"ok"], [None, b"end"]]
+    assert [[whole(line) for line in lines] for lines in found] == [
+        [],
+        [],
+        [],
+        [b"abcdefghi", b"ok"],
+        [b"toolong", b"end"],
+    ]
+
+
+def whole(line: bytes | OversizedLine) -> bytes:
+    """Return a line that is shorter than what is kept of one."""
+    if isinstance(line, bytes):
+        return line
+    assert line.end.startswith(line.start)
+    assert line.size == len(line.end)
+    return line.end
+
+
+@given(
+    st.lists(st.integers(0, 40), max_size=8).map(
+        lambda sizes: b"".join(b"%d" % (size % 10) * size + b"\n" for size in sizes)
+    ),
+    st.lists(st.integers(1, 50), min_size=1, max_size=10),
+)
+def test_d19_lines_are_the_same_however_long_they_are_and_however_they_arrive(data: bytes, sizes: list[int]):
+    split = LineSplitter(16)
+
+    found: list[Any] = []
+    rest = data
+    for size in cycle(sizes):
+        if not rest:
+            break
+        found += split.feed(rest[:size])
+        rest = rest[size:]
+
+    assert [whole(line) for line in found] == data.split(b"\n")[:-1]
+    assert all(isinstance(line, bytes) == (len(whole(line)) <= 16) for line in found)
+
+
+FILLER = {"arguments": {"id": 99, "text": 'x "id": 98, ' + "y" * 150_000}, "id": 97}
+MEMBERS = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": FILLER}
+
+
+@given(st.permutations([*MEMBERS]), st.sampled_from([5, -1, "a", 'b "id":7,', "é"]), st.booleans())
+def test_d19_the_id_of_an_oversized_line_is_that_of_the_message(order: list[str], number: Any, spaced: bool):
+    text = json.dumps(
+        {name: {**MEMBERS, "id": number}[name] for name in order}, separators=None if spaced else (",", ":")
+    )
+    line = OversizedLine.cut(text.encode())
+
+    assert find_id(line.start + line.end) == number
+
+
+@pytest.mark.parametrize("order", [("id", "params"), ("params", "id")], ids=["first", "last"])
+async def test_d19_the_caller_of_an_oversized_request_gets_the_error(order: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("toolmason.mcp_server.stdio.pipes.MAX_LINE_BYTES", 100_000)
+    message = {name: MEMBERS[name] for name in ("jsonrpc", "method", *order)}
+    async with streams() as client:
+        await client.send(json.dumps(message).encode())
+        answer = await client.read()
+        after = await client.asked("tools/list", {"_meta": ENVELOPE}, 9)
+
+    assert (answer["id"], answer["error"]["code"]) == (5, -32600)
+    assert after["id"] == 9
 
 
 async def test_the_rest_of_a_cut_result_is_read():

@@ -27,6 +27,10 @@ _NO_BACK_CHANNEL: Final = "has no back-channel for server-initiated requests"
 """Error message of the SDK's servers if a tool sends a request to the client on a stateless-era connection."""
 
 
+_UNSUPPORTED_VERSION: Final = "Unsupported protocol version from the server: "
+"""Start of the SDK's message about a server of an unknown protocol version."""
+
+
 class ConnectionLost(Exception):
     """The connection broke or was closed before a response arrived."""
 
@@ -62,6 +66,8 @@ def format_reason(error: BaseException) -> str:
         return clip(f"the response does not match the protocol at {path or 'the top'}: {problem['msg']}", 300)
     if isinstance(error, TimeoutError):
         return "the request timed out"
+    if isinstance(error, RuntimeError) and str(error).startswith(_UNSUPPORTED_VERSION):
+        return f"unsupported protocol version {clip(str(error).removeprefix(_UNSUPPORTED_VERSION))!r}"
     if isinstance(error, httpx2.HTTPStatusError):
         return f"the server returned HTTP {error.response.status_code}"
     return clip(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, 300)

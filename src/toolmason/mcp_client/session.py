@@ -23,7 +23,7 @@ from toolmason.errors import RemoteError
 from toolmason.mcp_client.calls.callbacks import make_callbacks
 from toolmason.mcp_client.calls.forwarding import ForwardedRequests, send_raw
 from toolmason.mcp_client.calls.tasks import TasksExtension
-from toolmason.mcp_client.remote_errors import ConnectionLost, find_root_cause, format_reason
+from toolmason.mcp_client.remote_errors import ConnectionLost, find_connection_loss, find_root_cause, format_reason
 from toolmason.mcp_client.server_options import ServerSpec
 from toolmason.mcp_client.transport.http import BoundedTransport, open_http_streams
 from toolmason.mcp_client.transport.sanitize import Sanitizer
@@ -134,7 +134,8 @@ class UpstreamSession:
 
     def _make_connect_error(self, error: BaseException) -> RemoteError:
         status = None if self.transport is None else self.transport.error_status
-        if self.server_process is not None and self.server_process.ended:
+        is_lost = find_connection_loss(error) is not None
+        if is_lost and self.server_process is not None and self.server_process.ended:
             reason = self.server_process.exit_reason
         else:
             reason = format_reason(error)

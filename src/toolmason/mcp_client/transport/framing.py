@@ -10,17 +10,18 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 
 from toolmason._core.arguments.bind import measure_nesting
-from toolmason._wire import DuplicateKey, load_json
+from toolmason._wire import KEPT_BYTES, DuplicateKey, load_json
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Maximum length of a line."""
 MAX_DEPTH: Final = 128
 _TOO_DEEP: Final = f"it is nested deeper than {MAX_DEPTH} levels"
-_ID_SCAN_BYTES: Final = 64 * 1024
 _MAX_PRUNED_BYTES: Final = 1024 * 1024
 # An unterminated string matches to the end: restarting the search at each quote would take quadratic time.
 _TOKEN_PATTERN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
-_ID_PATTERN: Final = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\\x00-\x1f]|\\.){1,200}")\s*[,}]')
+_ID: Final = rb'"id"\s*+:\s*+(-?\d{1,18}|"(?:[^"\\\x00-\x1f]|\\.){1,200}")\s*+'
+_START_PATTERN: Final = re.compile(_ID + rb"(?=[,}])|" + _TOKEN_PATTERN.pattern, re.DOTALL)
+_END_PATTERN: Final = re.compile(_ID + rb'(?:,\s*+"(?:jsonrpc|method)"\s*+:\s*+"[^"\\]{0,200}"\s*+)*+\}\s*\Z')
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +102,18 @@ def prune(text: bytes, max_depth: int = MAX_DEPTH) -> bytes:
 
 
 def find_id(text: bytes) -> int | str | None:
-    """Return the id of a message that cannot be parsed, from its beginning or its end."""
-    match = _ID_PATTERN.search(text[:_ID_SCAN_BYTES]) or _ID_PATTERN.search(text[-_ID_SCAN_BYTES:])
-    if match is None:
+    """Return the id of a message that cannot be parsed, from its start or its end. Ignore ids inside of it."""
+    found, level = None, 0
+    for match in _START_PATTERN.finditer(text[:KEPT_BYTES]):
+        if match[1] is not None and level == 1:
+            found = match
+            break
+        level += (match[0] in b"[{") - (match[0] in b"]}")
+    found = found or _END_PATTERN.search(text[-KEPT_BYTES:])
+    if found is None:
         return None
     try:
-        value = from_json(match[1])
+        value = from_json(found[1])
     except ValueError:
         return None
     return value if isinstance(value, int | str) else None

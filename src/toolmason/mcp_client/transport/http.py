@@ -351,6 +351,6 @@ async def open_http_streams(
         return
     async with (
         httpx2.AsyncClient(transport=transport, headers=all_headers, auth=auth, timeout=client_timeout) as http_client,
-        streamable_http_client(url, http_client=http_client) as (read, write),
+        streamable_http_client(url, http_client=http_client, max_sse_event_size=MAX_BODY_BYTES) as (read, write),
     ):
         yield SanitizedReader(read, sanitizer), TrackedWriter(write, sanitizer)

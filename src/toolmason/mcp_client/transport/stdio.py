@@ -25,10 +25,10 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from toolmason._wire import LineSplitter
+from toolmason._wire import LineSplitter, OversizedLine
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.server_options import ServerSpec
-from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, UnreadableMessage, parse_message
+from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, UnreadableMessage, find_id, parse_message
 from toolmason.mcp_client.transport.sanitize import Sanitizer, make_error_response
 
 _log = logging.getLogger("toolmason.mcp")
@@ -48,6 +48,8 @@ PROBE_SECONDS: Final = 3.0
 """Seconds to wait for a response to the era probe (`server/discover`)."""
 TERMINATE_SECONDS: Final = 2.0
 """Seconds to wait for the process to exit after closing stdin, and again after SIGTERM."""
+MAX_SKIPPED_BYTES: Final = 4 * MAX_LINE_BYTES
+"""Length at which a line without an end kills the process."""
 _CHUNK_BYTES: Final = 256 * 1024
 _QUEUE_SIZE: Final = 256
 
@@ -130,14 +132,12 @@ class ServerProcess:
         try:
             while stream is not None and (chunk := await stream.read(_CHUNK_BYTES)):
                 for line in splitter.feed(chunk):
-                    if line is None:
-                        raise _LineTooLong  # noqa: TRY301 - to the handler below, which also ends the stream
                     await self._handle_line(line)
+                if splitter.oversized is not None and splitter.oversized.size > MAX_SKIPPED_BYTES:
+                    raise _LineTooLong  # noqa: TRY301 - to the handler below, which also ends the stream
         except _LineTooLong:
             _log.warning(
-                "server %r: a line is longer than the limit of %d bytes; killing its process",
-                self.server.name,
-                MAX_LINE_BYTES,
+                "server %r: a line has no end after %d bytes; killing its process", self.server.name, MAX_SKIPPED_BYTES
             )
             self._kill(process)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -153,8 +153,12 @@ class ServerProcess:
             self.ended = True
             self._sender.close()
 
-    async def _handle_line(self, line: bytes) -> None:
-        data = parse_message(line, self.sanitizer.tool_list_ids)
+    async def _handle_line(self, line: bytes | OversizedLine) -> None:
+        data = (
+            UnreadableMessage(f"it is longer than the limit of {MAX_LINE_BYTES} bytes", find_id(line.start + line.end))
+            if isinstance(line, OversizedLine)
+            else parse_message(line, self.sanitizer.tool_list_ids)
+        )
         if data is None:
             return
         if isinstance(data, UnreadableMessage):

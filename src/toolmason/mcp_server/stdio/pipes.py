@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from toolmason._wire import LineSplitter
+from toolmason._wire import LineSplitter, OversizedLine
 from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES
 
 _CHUNK_BYTES: Final = 64 * 1024
@@ -42,20 +42,20 @@ def redirect_standard_streams() -> Generator[tuple[int, int]]:
 
 
 class LineReader(asyncio.Protocol):
-    """Reader that passes each incoming line to a callback, or None for a line that is too long."""
+    """Reader that passes each incoming line to a callback."""
 
-    def __init__(self, on_line: Callable[[bytes | None], None], on_end: Callable[[], None]) -> None:
+    def __init__(self, on_line: Callable[[bytes | OversizedLine], None], on_end: Callable[[], None]) -> None:
         self._on_line = on_line
         self._on_end = on_end
         self._splitter = LineSplitter(MAX_LINE_BYTES)
         self._transport: Any = None
         self._paused = self._at_end = False
         self._chunks: deque[bytes] = deque()
-        self._lines: Iterator[bytes | None] = iter(())
+        self._lines: Iterator[bytes | OversizedLine] = iter(())
 
     @classmethod
     async def open(
-        cls, descriptor: int, on_line: Callable[[bytes | None], None], on_end: Callable[[], None]
+        cls, descriptor: int, on_line: Callable[[bytes | OversizedLine], None], on_end: Callable[[], None]
     ) -> LineReader:
         """Start reading."""
         loop = asyncio.get_running_loop()

@@ -17,7 +17,8 @@ from pydantic_core import to_json
 from toolmason._core.run import eager_task
 from toolmason._core.run.eager_task import TaskOutcome
 from toolmason._core.toolbox.toolbox import Toolbox
-from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, UnreadableMessage, parse_message
+from toolmason._wire import OversizedLine
+from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, UnreadableMessage, find_id, parse_message
 from toolmason.mcp_server.call_tool import Request
 from toolmason.mcp_server.dispatch import (
     DUPLICATE_ID_MESSAGE,
@@ -120,10 +121,11 @@ class StdioSession:
 
     # --- incoming lines ----------------------------------------------------------------------------
 
-    def on_line(self, line: bytes | None) -> None:
+    def on_line(self, line: bytes | OversizedLine) -> None:
         """Handle one line."""
-        if line is None:
-            self._send_error(None, INVALID_REQUEST, f"The line is longer than {MAX_LINE_BYTES} bytes.")
+        if isinstance(line, OversizedLine):
+            request_id = find_id(line.start + line.end)
+            self._send_error(request_id, INVALID_REQUEST, f"The line is longer than {MAX_LINE_BYTES} bytes.")
             return
         if not line.strip():
             return
