@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from adversaries.raw_http import served
-from mcp_server.sample_server import Running
+from mcp_server.sample_server import Running, running
 from toolmason import McpServer, Toolbox, resource
 from toolmason._core.remote.gateway import Gateway
 from toolmason._core.toolbox.toolbox import get_state
@@ -314,3 +314,14 @@ async def test_whoever_hears_of_a_resource_hears_of_it_again_after_the_stream_wa
     await asyncio.to_thread(server.stop)
 
     assert missed == 1
+
+
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+async def test_d22_an_answer_as_an_event_may_be_as_long_as_one_without(era):
+    with running() as server:
+        async with Toolbox(McpServer.http("far", server.url, era=era)) as box:
+            plain = await box.call("big")
+            streamed = await box.call("big", on_progress=lambda report: None)
+
+    assert plain.ok
+    assert len(streamed.content[0].data) == len(plain.content[0].data) > 2 * 1024 * 1024

@@ -2,16 +2,20 @@
 
 import asyncio
 import ipaddress
+from contextlib import suppress
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp.client.auth import OAuthClientProvider
+from mcp.shared.auth import OAuthClientMetadata
 
 from adversaries.raw_http import served
-from toolmason.mcp_client.oauth import client_credentials
+from toolmason.mcp_client.oauth import FileTokens, client_credentials
 from toolmason.mcp_client.transport.http import BoundedTransport
 from toolmason.mcp_client.transport.ssrf import classify_address, resolve_allowed
 
@@ -215,3 +219,57 @@ async def test_an_issuer_that_the_developer_named_is_asked_wherever_it_is():
             assert (await web.get(other.url)).status_code < 500
 
     assert auth.issuer == "http://127.0.0.1:1"
+
+
+class Login(httpx2.AsyncBaseTransport):
+    """A server and issuers that say what the test wants; they note what was sent to them."""
+
+    def __init__(self, resource: str, advertised: str, issuer: str) -> None:
+        self.resource, self.advertised, self.issuer, self.sent = resource, advertised, issuer, list[str]()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        path = request.url.path
+        if path == "/mcp":
+            return httpx2.Response(401, headers={"www-authenticate": "Bearer"}, request=request)
+        if request.method == "POST":
+            self.sent.append(request.headers["host"])
+            return httpx2.Response(400, json={"error": "invalid_client_metadata"}, request=request)
+        if "oauth-protected-resource" in path:
+            found: Any = {"resource": self.resource, "authorization_servers": [self.advertised]}
+        else:
+            base = self.issuer.rstrip("/")
+            places = {name: f"{base}/{name}" for name in ("authorize", "token", "register")}
+            found = {"issuer": self.issuer, **{f"{name}_endpoint": url for name, url in places.items()}}
+            found |= {"authorization_endpoint": places["authorize"], "registration_endpoint": places["register"]}
+            found |= {"response_types_supported": ["code"]}
+        return httpx2.Response(200, json=found, request=request)
+
+
+HOME, GOOD, EVIL = "https://mine.example/mcp", "https://good.example/", "https://evil.example/"
+
+
+@pytest.mark.parametrize(
+    "resource", [HOME, "https://mine.example/", "https://mine.example/other", "https://evil.example/mcp"]
+)
+@pytest.mark.parametrize(("advertised", "issuer"), [(GOOD, GOOD), (GOOD, EVIL), (EVIL, GOOD), (EVIL, EVIL)])
+@pytest.mark.parametrize("kind", ["user", "service"])
+async def test_mix_up_what_a_login_sends_goes_to_the_issuer_that_was_named(
+    kind: str, resource: str, advertised: str, issuer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def resolve(host: str, port: int) -> list[str]:
+        return [PUBLIC]
+
+    monkeypatch.setattr("toolmason.mcp_client.transport.ssrf.resolve_host", resolve)
+    login = Login(resource, advertised, issuer)
+    auth: Any = client_credentials(HOME, "me", "secret", issuer=GOOD)
+    if kind == "user":
+        metadata = OAuthClientMetadata(redirect_uris=["http://localhost:1/x"])  # type: ignore[list-item]
+        auth = OAuthClientProvider(HOME, metadata, FileTokens(tmp_path / "tokens.json", "home"))
+    async with httpx2.AsyncClient(transport=BoundedTransport(login, HOME), auth=auth) as web:
+        with suppress(Exception):
+            await web.post(HOME, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+
+    is_own = resource in (HOME, "https://mine.example/")
+    expected = is_own and advertised == issuer and (kind == "user" or issuer == GOOD)
+    assert set(login.sent) <= {httpx2.URL(issuer).host}
+    assert bool(login.sent) == expected
