@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic_core import to_json
 
 from mcp_server.sample_server import ACCEPT, ENVELOPE, Running, eventually, running, shelf
 from toolmason.mcp_server.http import uvicorn_limits
@@ -15,6 +16,7 @@ from toolmason.mcp_server.http.app import asgi_app
 from toolmason.mcp_server.http.guard import ErrorResponse, Guard
 from toolmason.mcp_server.http.owner import ANONYMOUS, ByteBudget, SessionTable
 from toolmason.mcp_server.http.replay import SessionEventStore
+from toolmason.mcp_server.tasks import TaskStore
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 JSON = {"content-type": "application/json", "accept": ACCEPT}
@@ -174,6 +176,22 @@ def test_d4_a_call_in_progress_is_not_dropped_for_a_slow_body(monkeypatch: pytes
             assert busy.recv(1) != b""
         for raw in raws:
             raw.close()
+
+
+# --- the results of tasks ---------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", ""]), st.integers(0, 60)), min_size=1, max_size=30))
+def test_results_of_tasks_stay_within_the_bounds(steps: list[tuple[str, int]]):
+    store = TaskStore(results=ByteBudget(200, 100))
+
+    for owner, size in steps:
+        task = store.create(owner)
+        store.complete(task, {"text": "x" * size})
+
+        assert store.find(task.id, owner) is task
+        assert store.results.bytes.total() == sum(len(to_json(found.result)) for found in store.tasks.values()) <= 200
+        assert max(store.results.bytes["a"], store.results.bytes["b"]) <= 100
 
 
 # --- sessions -------------------------------------------------------------------------------------

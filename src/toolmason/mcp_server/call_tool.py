@@ -304,7 +304,7 @@ class CallHandler:
             _log.error("%s failed while running as a task: %s", name, type(error).__name__)
             task.set_status("failed", error={"code": INTERNAL_ERROR, "message": "The task failed."})
         else:
-            task.set_status("completed", result={"resultType": "complete", **result})
+            self.tasks.complete(task, {"resultType": "complete", **result})
 
 
 def _encode_raised(request: Request, raised: Abort | ToolCallError) -> dict[str, Any]:

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
+from pydantic_core import to_json
 
 from toolmason.mcp_server.client_requests import Answers
+from toolmason.mcp_server.http.owner import ByteBudget
 
 MAX_TASKS: Final = 1000
 """Maximum number of tasks; beyond it, the oldest finished one is dropped."""
@@ -21,6 +23,10 @@ OWNER_SHARE: Final = 10
 """Divisor of the maximum: one user may have a tenth of all tasks, and so cannot take all slots."""
 TASK_TTL_SECONDS: Final = 3600.0
 """Seconds for which a task is kept after it finishes, or waits for an answer."""
+MAX_RESULT_BYTES: Final = 64 * 1024 * 1024
+"""Maximum size of the results of all finished tasks; beyond it, the oldest of the user with the most are dropped."""
+MAX_OWNER_RESULT_BYTES: Final = 16 * 1024 * 1024
+"""Maximum size of those of one user."""
 POLL_INTERVAL_MS: Final = 500
 
 
@@ -106,6 +112,8 @@ class TaskStore:
 
     max_tasks: int = MAX_TASKS
     tasks: dict[str, ServedTask] = field(default_factory=dict)
+    results: ByteBudget[str] = field(default_factory=lambda: ByteBudget(MAX_RESULT_BYTES, MAX_OWNER_RESULT_BYTES))
+    """Sizes of the results, by task id."""
 
     def create(self, owner: str) -> ServedTask:
         """Create and store a task.
@@ -127,6 +135,18 @@ class TaskStore:
         """Run the work of a task in the background."""
         task.work = asyncio.get_running_loop().create_task(work, name=f"toolmason-task-{task.id}")
 
+    def complete(self, task: ServedTask, result: dict[str, Any]) -> None:
+        """Store the result of a task. Older results may be dropped for it."""
+        task.set_status("completed", result=result)
+        if task.status == "completed" and task.id in self.tasks:
+            self.results.grow(task.id, task.owner, len(to_json(result)))
+            while (excess := self.results.find_excess(task.owner)) is not None:
+                self._drop(excess)
+
+    def _drop(self, task_id: str) -> None:
+        del self.tasks[task_id]
+        self.results.release(task_id)
+
     def cancel(self, task: ServedTask) -> None:
         """Cancel a task."""
         task.set_status("cancelled")
@@ -145,7 +165,7 @@ class TaskStore:
         now = time.time()
         for task_id, task in tuple(self.tasks.items()):
             if task.done and now - task.updated > TASK_TTL_SECONDS:
-                del self.tasks[task_id]
+                self._drop(task_id)
         # Anonymous callers cannot be distinguished, so they share all slots.
         owned = [task_id for task_id, task in self.tasks.items() if task.owner == owner] if owner else []
         if len(owned) >= max(1, self.max_tasks // OWNER_SHARE):
@@ -158,4 +178,4 @@ class TaskStore:
         oldest = next((task_id for task_id in task_ids if self.tasks[task_id].done), None)
         if oldest is None:
             raise MCPError(INTERNAL_ERROR, "Too many tasks are running. Try again later.")
-        del self.tasks[oldest]
+        self._drop(oldest)
