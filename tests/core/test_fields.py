@@ -288,7 +288,7 @@ class Place(typing.TypedDict):
     """Where."""
 
     town: Annotated[str, "Its name"]
-    code: NotRequired[int]
+    code: NotRequired[Annotated[int, Param(description="Its code")]]
 
 
 @dataclass
@@ -307,7 +307,10 @@ async def test_a_typed_dict_of_the_standard_library_is_an_argument():
     assert fields_of(made.definition.input_schema, Place) == {
         "type": "object",
         "description": "Where.",
-        "properties": {"town": {"type": "string", "description": "Its name"}, "code": {"type": "integer"}},
+        "properties": {
+            "town": {"type": "string", "description": "Its name"},
+            "code": {"type": "integer", "description": "Its code"},
+        },
         "required": ["town"],
         "additionalProperties": False,
     }

@@ -512,3 +512,63 @@ async def test_a_served_view_shows_the_effects_of_the_override():
     assert (found.definition.title, found.description) == ("New", "Find.")
     assert list(found.definition.input_schema["properties"]) == ["q", "limit", "unit", "area"]
     assert result.value["tenant"] == "t"
+
+
+@pytest.mark.parametrize("source", ["local", "remote", "remote in one step", "schema", "view of a view"])
+@pytest.mark.parametrize(
+    ("change", "arguments"),
+    [(Param(name="euros"), {"euros": 500}), (500, {}), (Inject("limit"), {}), (Param(default=500), {})],
+    ids=["renamed", "fixed", "from the context", "default"],
+)
+async def test_a_rule_of_approval_sees_the_arguments_of_the_tool(source, change, arguments):
+    paid, seen = [], []
+
+    def is_large(given, context):
+        seen.append(given["amount"])
+        return given["amount"] > 100
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    changes = {"amount": change}
+    if source == "local":
+        view = Toolbox(Tool.from_function(pay, approval=is_large)).override("pay", arguments=changes)
+    elif source == "schema":
+        schema = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
+        own = Tool.from_schema("pay", "Pay.", schema, lambda given, context: pay(**given), approval=is_large)
+        view = Toolbox(own).override("pay", arguments=changes)
+    elif source == "view of a view":
+        view = Toolbox(Tool.from_function(pay, approval=is_large)).override("pay", arguments=changes)
+        view = view.override("pay", description="Pay now.").override("pay", title="Pay")
+    else:
+        box = Toolbox(McpServer.of("bank", Toolbox(pay)))
+        await box.list()
+        if source == "remote":
+            view = box.override("pay", approval=is_large).override("pay", arguments=changes)
+        else:
+            view = box.override("pay", approval=is_large, arguments=changes)
+
+    result = await view.call("pay", arguments, context={"limit": 900})
+
+    assert result.error is not None
+    assert result.error.code == "approval_required"
+    assert seen[0] in (500, 900)
+    assert paid == []
+
+
+async def test_a_preview_shows_the_arguments_of_the_tool():
+    @tool(approval=True, preview=lambda given: f"pay {given['amount']}")
+    def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    view = Toolbox(pay).override("pay", arguments={"amount": Param(name="euros")})
+
+    assert (await view.call("pay", {"euros": 5})).error.request.preview == "pay 5"
+
+
+def test_changes_that_are_no_mapping_are_refused():
+    with pytest.raises(DefinitionError, match="must be a mapping of changes"):
+        Toolbox(search).override("search", arguments=["a"])

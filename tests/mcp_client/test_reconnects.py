@@ -1,6 +1,7 @@
 """A server that restarts, hangs or is away: its lists are new, its session is closed, and a call may be repeated."""
 
 import asyncio
+import dataclasses
 import os
 import signal
 import sys
@@ -116,6 +117,36 @@ async def test_a_server_that_hangs_in_a_call_is_closed_and_the_next_call_starts_
 
     assert (hung.error.code, again.text) == ("timeout", "x")
     assert "server 'raw' does not respond; its session is closed" in caplog.text
+
+
+@pytest.mark.row("L4-11", "P2")
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+async def test_a_server_of_either_era_that_stops_is_closed_and_started_again(era, tmp_path, caplog):
+    program = tmp_path / "server.py"
+    program.write_text(
+        "import os, pathlib, signal\n"
+        "from mcp.server.mcpserver import MCPServer\n"
+        f"mark = pathlib.Path({str(tmp_path / 'mark')!r})\n"
+        "server = MCPServer('s')\n"
+        "@server.tool()\n"
+        "def stop() -> str:\n"
+        "    if not mark.exists():\n"
+        "        mark.touch()\n"
+        "        os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "    return 'alive'\n"
+        "server.run()\n",
+        "utf-8",
+    )
+    async with Toolbox(McpServer.stdio("sdk", sys.executable, [str(program)], era=era)) as box:
+        patient = connection(box).server
+        connection(box).server = dataclasses.replace(patient, connect_timeout=0.5)
+        hung = await box.call("stop", timeout=0.2)
+        await until(lambda: not connection(box).pool.sessions)
+        connection(box).server = patient
+        again = await box.call("stop")
+
+    assert (hung.error.code, again.text) == ("timeout", "alive")
+    assert "server 'sdk' does not respond; its session is closed" in caplog.text
 
 
 async def test_a_server_that_answers_a_ping_keeps_its_session():

@@ -54,7 +54,7 @@ def _mask(value: Any) -> Any:
             value = pattern.sub(word, value)
         return value
     if isinstance(value, ApprovalRequest):
-        return dataclasses.replace(value, id="ID", issued=0.0, signature="")
+        return dataclasses.replace(value, id="ID", issued=0.0, expires=None, signature="")
     if isinstance(value, Text):
         return Text(_mask(value.text))
     if type(value) in (tuple, list):

@@ -258,12 +258,12 @@ class Connection:
                 return
             async with asyncio.timeout(seconds):
                 await session.run(ping)
-        except TimeoutError:
-            _log.warning("server %r does not respond; its session is closed", self.name)
-            self.pool.evict_hung(key, session, f"no response within connect_timeout={seconds:g} s")
-            self._expire()
-        except Exception:  # noqa: BLE001 - a server that answers with an error is alive, and a lost session is closed by its next use
-            return
+        except Exception as error:  # noqa: BLE001 - a server that answers with an error is alive
+            # The SDK has a shorter time-out of its own for this request, and reports it as a lost connection.
+            if isinstance(error, TimeoutError) or find_connection_loss(error) is not None:
+                _log.warning("server %r does not respond; its session is closed", self.name)
+                self.pool.evict_hung(key, session, f"no response within connect_timeout={seconds:g} s")
+                self._expire()
         finally:
             self.checked_sessions.discard(session)
 

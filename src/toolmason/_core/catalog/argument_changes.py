@@ -134,6 +134,8 @@ class ArgumentChanges:
     """Changes of the arguments of one tool."""
 
     def __init__(self, tool: str, given: Mapping[str, Any]) -> None:
+        if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
+            raise DefinitionError(f"override({tool!r}): arguments={clip(repr(given))} must be a mapping of changes.")
         self.tool = tool
         self.by_name = {name: parse_change(tool, name, change) for name, change in given.items()}
         self._narrowing: Inputs | None = None
@@ -269,6 +271,10 @@ class ArgumentChanges:
         """Return arguments of the model under the original names, with defaults and fixed values."""
         renamed = {self._names.get(key, key): value for key, value in values.items() if key not in self._dropped}
         return {**self._defaults, **renamed, **self._values}
+
+    def complete(self, values: Mapping[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
+        """Return arguments of the model as the original tool gets them, with the values of the context."""
+        return {**self.to_original(values), **{name: inject(context) for name, inject in self.injectors.items()}}
 
     def validate(self, inputs: Inputs, values: Any, **options: Any) -> dict[str, Any]:
         """Validate arguments of the model against the narrowed types, then with the inputs of the original tool.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -130,7 +131,23 @@ class Override:
                 changes[key] = _combine(getattr(options, key), changes[key], decides=decides)
         if "meta" in changes:
             changes["meta"] = {**options.meta, **changes["meta"]}
-        return options.with_(**changes)
+        changed = options.with_(**changes)
+        return changed.with_(**self._adapt_functions(changed)) if self.arguments else changed
+
+    def _adapt_functions(self, options: ToolOptions) -> dict[str, Callable[..., Any]]:
+        """Return the functions that get the arguments of a call. They see those that the tool itself gets."""
+        functions = {key: getattr(options, key) for key in ("approval", "preview", "reconcile")}
+        return {key: self._with_original_arguments(given) for key, given in functions.items() if callable(given)}
+
+    def _with_original_arguments(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that passes the arguments to another as the tool itself gets them."""
+
+        async def call(arguments: Mapping[str, Any], context: ToolContext[Any]) -> Any:
+            given = (self.arguments.complete(arguments, context), context)
+            takes_context = len(inspect.signature(function).parameters) > 1
+            return await call_user_function(function, *given[: 1 + takes_context], settings=EngineSettings())
+
+        return call
 
     def _check_options(self, changes: Mapping[str, Any], options: ToolOptions) -> None:
         if changes.get("approval") is False and options.approval is not False:
@@ -215,9 +232,7 @@ class OverriddenTool(RenamedTool):
 
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
-        values = self.changes.to_original(arguments)
-        values.update({name: inject(context) for name, inject in self.changes.injectors.items()})
-        return await self.tool.invoke(values, context)
+        return await self.tool.invoke(self.changes.complete(arguments, context), context)
 
 
 class UnfitTool(RenamedTool):

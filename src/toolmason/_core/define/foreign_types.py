@@ -289,7 +289,7 @@ def support_typed_dicts(hint: Any, seen: set[int] | None = None) -> None:
     seen.add(id(hint))
     if typing.is_typeddict(hint):  # False for those of `typing_extensions`
         hint.__get_pydantic_core_schema__ = _generate_typed_dict_schema
-    if is_typeddict(hint) or is_dataclass(hint):
+    if is_typeddict(hint) or (isinstance(hint, type) and is_dataclass(hint)):  # metadata may be a dataclass, too
         for inner in typing.get_type_hints(hint, include_extras=True).values():
             support_typed_dicts(inner, seen)
     for inner in get_args(hint):

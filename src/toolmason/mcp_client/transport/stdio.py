@@ -74,6 +74,8 @@ class ServerProcess:
         """Id of the pending era probe, or None."""
         self.probe_failed = False
         """True if the process exited or did not respond when probed."""
+        self.is_probed = False
+        """True if the server responded to the probe. Later requests of the same method check that it is alive."""
         self._sender, self.receiver = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUE_SIZE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._probe_timer: asyncio.TimerHandle | None = None
@@ -171,6 +173,7 @@ class ServerProcess:
             await self._fail_request(data.get("id"), "the response has neither a result nor an error")
             return
         if getattr(message, "id", None) == self.probe_id and self.probe_id is not None:
+            self.is_probed = True
             self._clear_probe()
         if self.probe_failed and isinstance(message, JSONRPCResponse) and "protocolVersion" in message.result:
             # The handshake succeeded, so the server was not just slow to start.
@@ -209,7 +212,7 @@ class ServerProcess:
         """Write one message."""
         message = item.message
         self.sanitizer.track(message)
-        if isinstance(message, JSONRPCRequest) and message.method == "server/discover":
+        if isinstance(message, JSONRPCRequest) and message.method == "server/discover" and not self.is_probed:
             self.probe_id = message.id
             if self.server.command in LEGACY_COMMANDS:
                 await self._answer_probe("the server is known to be of the legacy era")
