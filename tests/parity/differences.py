@@ -85,7 +85,8 @@ DIFFERENCES = (
         ANY,
         ("value",),
         _is_json_form,
-        "`value` of a class, date, `UUID`, `Decimal`, `bytes`, enum, tuple or set is its JSON form.",
+        "`value` of a class, date, `UUID`, `Decimal`, `bytes`, enum, tuple, set or dict with other keys than strings "
+        "is its JSON form.",
         "The class is not known on this side.",
     ),
     Difference(
