@@ -8,6 +8,7 @@ import textwrap
 from contextlib import ExitStack
 
 import pytest
+from anyio._backends._asyncio import TestRunner
 from hypothesis import settings
 
 from fork_server import ForkServer
@@ -36,6 +37,19 @@ def pytest_configure(config):
     folder = tempfile.TemporaryDirectory(prefix="toolmason-state-")
     config.add_cleanup(folder.cleanup)
     os.environ["XDG_STATE_HOME"] = folder.name
+    TestRunner.__exit__ = exit_quietly
+
+
+def exit_quietly(runner, *error, leave=TestRunner.__exit__):
+    """Leave anyio's runner, and read the exception of its task.
+
+    Hypothesis ends an example by an exception that is no `Exception`; the task of the runner ends with it,
+    and nobody reads it, so a later garbage collection would log it in the midst of another test.
+    """
+    task = runner._runner_task  # noqa: SLF001 - the runner gives no other way to its task
+    leave(runner, *error)
+    if task is not None and task.done() and not task.cancelled():
+        task.exception()
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 if str(ROOT / "tests") not in sys.path:  # run as a program
     sys.path.insert(0, str(ROOT / "tests"))
 
+from house.source import parse_tree  # noqa: E402 - after the path is set
 from seeds.rows import ROWS, SYSTEMS  # noqa: E402 - after the path is set
 
 PAGE = ROOT / "docs" / "reference" / "coverage.md"
@@ -24,7 +25,7 @@ MOST_SHOWN = 2
 
 def iter_marked(path: Path) -> Iterator[tuple[str, str]]:
     """Yield each row that a test of a file shows, with the name of the test."""
-    for node in ast.parse(path.read_text("utf-8")).body:
+    for node in parse_tree(path.read_text("utf-8")).body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.name.startswith("test_"):
             continue
         marks = [ast.unparse(mark) for mark in node.decorator_list]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from house.source import PACKAGE, ROOT, read_package
+from house.source import PACKAGE, ROOT, parse_tree, read_package
 from toolmason import errors
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
@@ -146,11 +146,11 @@ def test_no_heading_stands_twice(headings):
     ],
 )
 def test_an_error_text_is_found(source, text):
-    assert [found.text for found in texts_of(ast.parse(source))] == [text]
+    assert [found.text for found in texts_of(parse_tree(source))] == [text]
 
 
 def test_what_is_no_error_is_not_found():
-    assert list(texts_of(ast.parse('print("there is no file")\nraise ValueError(name)'))) == []
+    assert list(texts_of(parse_tree('print("there is no file")\nraise ValueError(name)'))) == []
 
 
 @pytest.mark.parametrize(

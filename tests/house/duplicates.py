@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from house.source import parse_tree
+
 LEAST = 6
 COMMON = 8
 """A run that stands in more places than this is an idiom of the language."""
@@ -40,7 +42,7 @@ def duplicate_pairs(folder: Path) -> list[str]:
 
 def _import_lines(source: str) -> set[int]:
     """Return the numbers of the lines that import, with those of an import in brackets."""
-    nodes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom))
+    nodes = (node for node in ast.walk(parse_tree(source)) if isinstance(node, ast.Import | ast.ImportFrom))
     return {number for node in nodes for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
 

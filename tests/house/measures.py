@@ -20,7 +20,7 @@ if str(ROOT / "tests") not in sys.path:  # run as a script
 
 from house.duplicates import duplicate_pairs
 from house.prose import findings
-from house.source import PACKAGE, read_package
+from house.source import PACKAGE, parse_tree, read_package
 
 SMALL = 60
 
@@ -101,7 +101,7 @@ def dict_between_steps() -> list[str]:
     """Return the places where a step of a call takes or returns `dict[str, Any]`."""
     found = []
     for path in sorted((PACKAGE / "_core" / "call").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(parse_tree(path.read_text("utf-8"))):
             # A value for JSON does not pass between steps of a call.
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name != "to_dict":
                 hints = [arg.annotation for arg in (*node.args.args, *node.args.kwonlyargs)] + [node.returns]

@@ -15,6 +15,11 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+if str(Path(__file__).resolve().parents[1]) not in sys.path:  # run as a script
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from house.source import parse_tree
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("src", "packages", "examples", "benchmarks", "docs")
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "VERSIONING.md", "CHANGELOG.md", "AGENTS.md")
@@ -100,7 +105,7 @@ def _check(text: str, *, is_docstring: bool) -> Iterator[tuple[str, str]]:
 
 def _python(text: str) -> Iterator[tuple[int, str, bool]]:
     """Yield docstrings, comments and strings that read as sentences."""
-    tree = ast.parse(text)
+    tree = parse_tree(text)
     docstrings = set()
     for node in ast.walk(tree):
         body = getattr(node, "body", None)

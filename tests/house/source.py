@@ -5,6 +5,7 @@ Not here: the limits themselves (the tests beside this file).
 """
 
 import ast
+import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -29,8 +30,23 @@ class Module:
         return len(self.text.splitlines())
 
 
+def parse_tree(text: str) -> ast.Module:
+    """Parse Python, with no garbage collection meanwhile.
+
+    Python before 3.11.8 raises a SystemError if a finalizer parses during `ast.parse`, and a finalizer
+    that logs a traceback does.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(text)
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def parse(name: str, text: str, *, is_package: bool = False) -> Module:
-    return Module(name, text, ast.parse(text), is_package)
+    return Module(name, text, parse_tree(text), is_package)
 
 
 @cache

@@ -10,6 +10,7 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.shared.auth import OAuthClientMetadata
 
 from adversaries.raw_http import served
+from house.source import parse_tree
 from toolmason import McpServer, Toolbox
 from toolmason._wire import LineSplitter
 from toolmason.errors import DefinitionError
@@ -31,7 +32,7 @@ def test_t3_nothing_is_ever_run_through_a_shell():
     for path in SOURCE.rglob("*.py"):
         text = path.read_text("utf-8")
         assert "shell=True" not in text, path
-        names = {ast.unparse(node.func) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)}
+        names = {ast.unparse(node.func) for node in ast.walk(parse_tree(text)) if isinstance(node, ast.Call)}
         assert not names & {"os.system", "os.popen", "subprocess.getoutput", "asyncio.create_subprocess_shell"}, path
 
 
