@@ -15,7 +15,7 @@ from pydantic_core import PydanticSerializationError, ValidationError, from_json
 from toolmason._core.arguments.problems import count_problems, describe_value, get_details, make_problems, reject
 from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer, matches_type
 from toolmason._core.define.inputs import Inputs
-from toolmason._core.define.schema_nodes import resolve
+from toolmason._core.define.schema_nodes import iter_alternatives, resolve
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments, Repair
 from toolmason._wire import DuplicateKey, load_json
@@ -135,6 +135,7 @@ def _reject_numeric_strings(inputs: Inputs, raw: str, tool: str) -> None:
     """
     repairer = ArgumentRepairer(inputs.schema, inputs.enum_names)
     repairer.repair(_parse(raw, tool), inputs.schema)
+    _refuse_exhausted(repairer, tool)
     if repairer.text_paths:
         raise ValueError(f"{repairer.text_paths[0]}: a string is not a number")
 
@@ -143,12 +144,20 @@ def _reject_booleans(inputs: Inputs, data: dict[str, Any], tool: str) -> None:
     """Reject a bool in place of a fixed number: Python treats True as equal to 1, and a validator may too."""
     repairer = ArgumentRepairer(inputs.schema, inputs.enum_names)
     repairer.repair(data, inputs.schema)
+    _refuse_exhausted(repairer, tool)
     if repairer.boolean_paths:
         problems = [
             ArgumentProblem(path, "a boolean is not a number", "one of the values", "boolean")
             for path in repairer.boolean_paths
         ]
         raise InvalidArguments(problems, tool=tool)
+
+
+def _refuse_exhausted(repairer: ArgumentRepairer, tool: str) -> None:
+    if repairer.is_exhausted:
+        reject(
+            tool, "$", "the arguments have too many values for a schema with this many alternatives", "fewer", "more"
+        )
 
 
 def measure_nesting(text: str, limit: int) -> int:
@@ -289,7 +298,7 @@ def _repair_argument(inputs: Inputs, value: Any, key: str, repairer: ArgumentRep
     root = inputs.schema
     schema = root["properties"][key]
     if value is None:
-        return UNCHANGED if key in root.get("required", ()) or _admits_null(schema, root) else ABSENT
+        return UNCHANGED if key in root.get("required", ()) or _admits_null(schema, root, [_MAX_NULL_STEPS]) else ABSENT
     if isinstance(value, (dict, list)):
         value = drop_nulls(value, schema, root)
     return value if inputs.strict_types else repairer.repair(value, schema, f"$.{key}")
@@ -330,35 +339,50 @@ def _parse(raw: str, tool: str) -> dict[str, Any]:
     )
 
 
-def drop_nulls(data: Any, schema: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
+def drop_nulls(data: Any, schema: Any, root: Mapping[str, Any]) -> Any:
     """Drop nulls that mean "omitted": optional keys whose type does not admit null."""
+    return _drop_nulls(data, schema, root, [_MAX_NULL_STEPS], 0)
+
+
+_MAX_NULL_STEPS: Final = 100_000
+"""Alternatives that one search for nulls may examine."""
+
+
+def _drop_nulls(data: Any, schema: Any, root: Mapping[str, Any], steps_left: list[int], depth: int) -> Any:
     if not isinstance(data, (dict, list)) or not isinstance(schema, dict) or depth > 64:  # noqa: PLR2004 - deeper than any useful schema
         return data
-    schema = _choose_alternative(data, resolve(schema, root), root)
+    schema = _choose_alternative(data, resolve(schema, root), root, steps_left)
     if isinstance(data, list):
         items = schema.get("items")
-        return [drop_nulls(item, items, root, depth + 1) for item in data] if items else data
-    properties, required = schema.get("properties", {}), schema.get("required", ())
+        return [_drop_nulls(item, items, root, steps_left, depth + 1) for item in data] if items else data
+    properties, required = schema.get("properties", {}), set(schema.get("required", ()))
     return {
-        key: drop_nulls(value, properties.get(key), root, depth + 1)
+        key: _drop_nulls(value, properties.get(key), root, steps_left, depth + 1)
         for key, value in data.items()
-        if value is not None or key in required or key not in properties or _admits_null(properties[key], root)
+        if value is not None
+        or key in required
+        or key not in properties
+        or _admits_null(properties[key], root, steps_left)
     }
 
 
-def _choose_alternative(data: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+def _choose_alternative(
+    data: Any, schema: Mapping[str, Any], root: Mapping[str, Any], steps_left: list[int]
+) -> Mapping[str, Any]:
     """Return the only alternative of a union that data of this type can match, or the schema itself."""
     branches = schema.get("anyOf") or schema.get("oneOf")
-    if not isinstance(branches, list):
+    if not isinstance(branches, list) or len(branches) > steps_left[0]:
         return schema
+    steps_left[0] -= len(branches)
     fitting = [branch for branch in (resolve(branch, root) for branch in branches) if matches_type(data, branch)]
     return fitting[0] if len(fitting) == 1 else schema
 
 
-def _admits_null(schema: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
-    if not isinstance(schema, dict) or depth > 64:  # noqa: PLR2004 - as above
+def _admits_null(schema: Any, root: Mapping[str, Any], steps_left: list[int]) -> bool:
+    if not isinstance(schema, dict):
         return True
-    schema = resolve(schema, root)
-    if branches := schema.get("anyOf") or schema.get("oneOf"):
-        return any(_admits_null(branch, root, depth + 1) for branch in branches)
-    return matches_type(None, schema)
+    for node in iter_alternatives(schema, root, ("anyOf", "oneOf")):
+        steps_left[0] -= 1
+        if steps_left[0] < 0 or (not (node.get("anyOf") or node.get("oneOf")) and matches_type(None, node)):
+            return True
+    return False

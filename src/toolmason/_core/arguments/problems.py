@@ -8,8 +8,8 @@ from typing import Any, Final, NoReturn, cast
 
 from pydantic_core import ValidationError
 
-from toolmason._core.define.inputs import CombinedMismatch, SchemaMismatch
-from toolmason._core.define.schema_nodes import get_json_type, resolve
+from toolmason._core.define.inputs import CombinedMismatch
+from toolmason._core.define.schema_nodes import SchemaMismatch, get_json_type, resolve
 from toolmason.errors import ArgumentProblem, InvalidArguments, clip
 
 _MAX_VALUE_LENGTH: Final = 60

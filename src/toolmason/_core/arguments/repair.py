@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
 from pydantic_core import from_json
 
-from toolmason._core.define.schema_nodes import EnumNames, get_json_type, resolve
+from toolmason._core.define.schema_nodes import EnumNames, get_json_type, iter_alternatives
 from toolmason._core.values.results import Repair
 
 _INTEGER: Final = re.compile(r"[+-]?\d{1,4300}")
@@ -22,7 +22,11 @@ _MAX_NUMBER_LENGTH: Final = 4300
 _LARGEST_EXACT_FLOAT: Final = 2.0**53
 _BOOLEAN_WORDS: Final = {"true": True, "false": False}
 _MAX_DEPTH: Final = 64
-_INDIRECT_KEYWORDS: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
+_UNION_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
+_INDIRECT_KEYWORDS: Final = frozenset({"$ref", *_UNION_KEYWORDS})
+_FREE_OPTIONS: Final = 16
+_SPARE_STEPS: Final = 100_000
+"""Steps of the repairs of one call for values that have more alternatives than `_FREE_OPTIONS`."""
 
 UNCHANGED: Final = object()
 """Returned by a conversion that does not apply."""
@@ -31,7 +35,7 @@ UNCHANGED: Final = object()
 class ArgumentRepairer:
     """Repairs the arguments of one call and records each repair."""
 
-    __slots__ = ("boolean_paths", "enum_names", "repairs", "root", "text_paths")
+    __slots__ = ("_options", "_spare_steps", "boolean_paths", "enum_names", "repairs", "root", "text_paths")
 
     def __init__(self, root: Mapping[str, Any], enum_names: EnumNames) -> None:
         self.root, self.enum_names = root, enum_names
@@ -40,12 +44,23 @@ class ArgumentRepairer:
         """Paths of booleans that match no alternative; Python would treat them as 1 or 0."""
         self.text_paths: list[str] = []
         """Paths of strings in place of numbers."""
+        self._options: dict[int, list[Mapping[str, Any]]] = {}
+        self._spare_steps = _SPARE_STEPS
+
+    @property
+    def is_exhausted(self) -> bool:
+        """True if some values were not examined, because they have too many alternatives."""
+        return self._spare_steps < 0
 
     def repair(self, value: Any, schema: Any, path: str = "$", depth: int = 0) -> Any:
         """Return `value` with all repairs applied, including nested ones."""
         if not isinstance(schema, dict) or depth > _MAX_DEPTH:
             return value
-        options = (schema,) if schema.keys().isdisjoint(_INDIRECT_KEYWORDS) else tuple(self._iter_alternatives(schema))
+        options = self._find_options(schema)
+        if len(options) > _FREE_OPTIONS:
+            self._spare_steps -= len(options)
+            if self._spare_steps < 0:
+                return value
         fitting = [option for option in options if matches_type(value, option)]
         if fitting:
             return self._repair_contents(value, fitting, path, depth)
@@ -72,18 +87,14 @@ class ArgumentRepairer:
             return self._repair_object(value, fitting[0], path, depth)
         return self._repair_array(value, fitting[0], path, depth)
 
-    def _iter_alternatives(self, schema: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
-        """Yield the alternatives behind references and unions."""
-        if depth > _MAX_DEPTH:
-            return
-        schema = resolve(schema, self.root)
-        branches = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
-        if not branches:
-            yield schema
-            return
-        for branch in branches:
-            if isinstance(branch, dict):
-                yield from self._iter_alternatives(branch, depth + 1)
+    def _find_options(self, schema: dict[str, Any]) -> Sequence[Mapping[str, Any]]:
+        """Return the alternatives behind references and unions."""
+        if schema.keys().isdisjoint(_INDIRECT_KEYWORDS):
+            return (schema,)
+        if id(schema) not in self._options:
+            found = iter_alternatives(schema, self.root, _UNION_KEYWORDS)
+            self._options[id(schema)] = [node for node in found if not any(map(node.get, _UNION_KEYWORDS))]
+        return self._options[id(schema)]
 
     def _repair_object(self, value: dict[str, Any], schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
         properties = schema.get("properties", {})

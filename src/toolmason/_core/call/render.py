@@ -14,11 +14,11 @@ from pydantic_core import ValidationError, from_json, to_json
 from typing_extensions import is_typeddict
 
 from toolmason._core.define.decorators import MISSING
-from toolmason._core.define.foreign_values import to_builtins
 from toolmason._core.define.invocation import expand, may_hold_content
 from toolmason._core.define.schema_nodes import TypeSchema, admits_number, resolve_root
 from toolmason._core.define.tool import CompiledTool, Tool, compile_tool
 from toolmason._core.values.content import CONTENT_TYPES, Content, Text, describe_part
+from toolmason._core.values.foreign_values import to_builtins
 from toolmason._core.values.results import (
     ResultFields,
     StructuredFrom,

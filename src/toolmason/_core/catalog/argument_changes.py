@@ -18,11 +18,10 @@ from toolmason._core.define.decorators import MISSING, Param
 from toolmason._core.define.inputs import (
     CombinedMismatch,
     Inputs,
-    SchemaMismatch,
     compile_schema_inputs,
     schema_compiler,
 )
-from toolmason._core.define.schema_nodes import check_schema, iter_subschemas, resolve_root
+from toolmason._core.define.schema_nodes import SchemaMismatch, iter_subschemas, resolve_root
 from toolmason._core.define.signature import Injector, Parameter, make_parameter
 from toolmason._core.values.definition import JsonSchema
 from toolmason.errors import ConfigError, DefinitionError, clip
@@ -122,6 +121,8 @@ def _to_plain(value: Any, place: str) -> Any:
 def _make_schema(parameter: Parameter, place: str) -> JsonSchema | None:
     """Return the narrower schema that a change names, or None."""
     if parameter.param.schema is not None:
+        from toolmason._core.define.bounded_checks import check_schema  # noqa: PLC0415 - most programs write no schema
+
         check_schema(parameter.param.schema, f"{place}: its schema")
         return dict(parameter.param.schema)
     if parameter.hint is Any:

@@ -14,7 +14,6 @@ from typing_extensions import ReadOnly
 
 from toolmason._core.define.decorators import MISSING, Param
 from toolmason._core.define.docstrings import Docstring, parse_docstring
-from toolmason._core.define.schema_nodes import check_schema
 from toolmason._core.define.signature import admits_none, lacks_value
 from toolmason.errors import DefinitionError
 
@@ -123,6 +122,8 @@ def _read_field(kind: type, name: str, hint: Any, documented: Mapping[str, str])
     if param.template:
         raise DefinitionError(f"{place} is a template. Only a parameter of the function can be one.")
     if param.schema is not None:
+        from toolmason._core.define.bounded_checks import check_schema  # noqa: PLC0415 - most programs write no schema
+
         check_schema(param.schema, f"{place}: `Param(schema=...)`")
     if param.default is not MISSING and param.default is not None:
         _check_default(param.default, Annotated[(hint, *metadata)], place)

@@ -23,7 +23,7 @@ from typing_extensions import TypedDict, is_typeddict
 
 from toolmason._core.define.decorators import MISSING, Param
 from toolmason._core.define.field_metadata import FieldMetadata, get_class_text, read_fields, refuse_missing_value
-from toolmason._core.define.foreign_values import is_attrs, is_struct, to_builtins
+from toolmason._core.values.foreign_values import is_attrs, is_struct, to_builtins
 from toolmason.errors import UnsupportedType
 
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property, lru_cache
-from itertools import islice
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json, to_jsonable_python
+from pydantic_core import PydanticSerializationError, ValidationError, to_json, to_jsonable_python
 
 from toolmason._core.define.decorators import MISSING, Param
 from toolmason._core.define.schema_nodes import (
@@ -20,7 +19,6 @@ from toolmason._core.define.schema_nodes import (
     TypeSchema,
     admits_nan,
     admits_unbounded_depth,
-    check_schema,
     iter_subschemas,
     resolve_root,
 )
@@ -28,22 +26,9 @@ from toolmason._core.define.signature import Parameter, Signature, describe_loca
 from toolmason._core.values.definition import Extra, JsonSchema
 from toolmason.errors import DefinitionError, UnsupportedType
 
-if TYPE_CHECKING:
-    from jsonschema.protocols import Validator
-
-
 _log = logging.getLogger("toolmason")
-_MAX_ERRORS = 50
 PROJECT_DIR: Final = "project_dir"
 """Name of the argument that only the application fills."""
-
-
-class SchemaMismatch(ValueError):
-    """Arguments violate a hand-written schema; `errors` are jsonschema's."""
-
-    def __init__(self, errors: Sequence[Any], schema: Mapping[str, Any]) -> None:
-        super().__init__("the arguments do not match the schema")
-        self.errors, self.schema = tuple(errors), schema
 
 
 class CombinedMismatch(ValueError):
@@ -104,6 +89,8 @@ def compile_inputs(fn: Any, signature: Signature, *, extra: Extra, strict_types:
     _check_labels(fn, model_parameters)
     for parameter in model_parameters:
         if parameter.param.schema is not None:
+            from toolmason._core.define.bounded_checks import check_schema  # noqa: PLC0415 - most programs write no schema
+
             check_schema(
                 parameter.param.schema, f"{describe_location(fn)}: parameter {parameter.name!r}: `Param(schema=...)`"
             )
@@ -299,7 +286,9 @@ def compile_schema_inputs(name: str, schema: Mapping[str, Any], *, extra: Extra,
     full_schema: JsonSchema = {"type": "object", "properties": {}, **hide_project_dir(schema)}
     if extra == "forbid":
         full_schema.setdefault("additionalProperties", False)
-    checker = _SchemaChecker(name, full_schema)
+    from toolmason._core.define.bounded_checks import SchemaChecker  # noqa: PLC0415 - as above
+
+    checker = SchemaChecker(name, full_schema)
     injected = frozenset({PROJECT_DIR})
     return Inputs(
         full_schema,
@@ -341,25 +330,6 @@ def narrow_inputs(inputs: Inputs, name: str, schema: Mapping[str, Any]) -> Input
         validate_python=validate_python,
         validate_strict=None,
     )
-
-
-class _SchemaChecker:
-    """Validator for a hand-written schema."""
-
-    def __init__(self, name: str, schema: JsonSchema) -> None:
-        self.schema = schema
-        self.validator: Validator = check_schema(schema, f"Tool {name!r}: its input schema")
-
-    def validate_json(self, text: str | bytes, *, strict: bool = True) -> Any:
-        data = text.encode() if isinstance(text, str) else text
-        return self.validate_python(from_json(data), strict=strict)
-
-    def validate_python(self, value: Any, *, strict: bool = True) -> Any:
-        del strict
-        # Only the first errors: a list of a million invalid items would take minutes.
-        if errors := list(islice(self.validator.iter_errors(value), _MAX_ERRORS)):
-            raise SchemaMismatch(errors, self.schema)
-        return dict(value)
 
 
 @lru_cache(maxsize=1)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from itertools import chain
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
 from pydantic_core import SchemaSerializer, SchemaValidator
 
 from toolmason._core.values.definition import JsonSchema
-from toolmason.errors import DefinitionError
-
-if TYPE_CHECKING:
-    from jsonschema.protocols import Validator
 
 MAX_REFERENCES: Final = 64
 """Maximum length of a chain of references; no useful schema has a longer one."""
@@ -64,6 +62,14 @@ class FieldSpec:
     """Schema that replaces the one derived from the type."""
 
 
+class SchemaMismatch(ValueError):
+    """Arguments violate a hand-written schema; `errors` are jsonschema's."""
+
+    def __init__(self, errors: Sequence[Any], schema: Mapping[str, Any]) -> None:
+        super().__init__("the arguments do not match the schema")
+        self.errors, self.schema = tuple(errors), schema
+
+
 def get_json_type(value: Any) -> str:
     """Return the JSON Schema type of a JSON value."""
     return _TYPE_NAMES.get(type(value), "object")
@@ -95,16 +101,49 @@ def resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
-def get_json_types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
+def iter_alternatives(schema: Any, root: Mapping[str, Any], unions: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield a schema and the alternatives behind its references and unions, each once."""
+    queue, seen = [schema], set[int]()
+    while queue:
+        node = resolve(queue.pop(), root)
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            branches = next(filter(None, map(node.get, unions)), ())
+            queue.extend(reversed(branches) if isinstance(branches, list) else ())
+
+
+def get_json_types(schema: Any, root: Mapping[str, Any]) -> set[str]:
     """Return the JSON types that a schema names, in itself or in its alternatives."""
-    node = resolve(schema, root)
-    declared = node.get("type", ())
-    if isinstance(declared, str):
-        return {declared}
-    branches = node.get("anyOf") or node.get("oneOf") or ()
-    if depth > MAX_REFERENCES or not isinstance(branches, Sequence):
-        return set(declared)
-    return set(declared).union(*(get_json_types(branch, root, depth + 1) for branch in branches))
+    declared = (node.get("type", ()) for node in iter_alternatives(schema, root, ("anyOf", "oneOf")))
+    return {kind for kinds in declared for kind in ((kinds,) if isinstance(kinds, str) else kinds)}
+
+
+_MAX_ALTERNATIVES: Final = 5_000
+"""Alternatives of all parts of a schema, besides eight for each part."""
+
+
+def has_few_alternatives(schema: JsonSchema) -> bool:
+    """Return True if the references and unions of a schema, written out, are not much larger than the schema itself."""
+    counts: dict[int, float] = {}
+
+    def count(node: Any, depth: int = 0) -> float:
+        if not isinstance(node, Mapping):
+            return 1
+        if id(node) not in counts:
+            counts[id(node)] = math.inf  # a circle
+            if depth < MAX_REFERENCES:
+                target = [resolve_pointer(schema, node["$ref"])] if "$ref" in node else []
+                branches = (node.get(key) for key in ("anyOf", "oneOf", "allOf"))
+                inner = chain(target, *(found for found in branches if isinstance(found, list)))
+                counts[id(node)] = 1.0 + sum(count(part, depth + 1) for part in inner)
+        return counts[id(node)]
+
+    try:
+        total = sum(map(count, iter_subschemas(schema)))
+    except (AttributeError, TypeError):  # not a schema, which others report
+        return True
+    return total <= _MAX_ALTERNATIVES + 8 * len(counts)
 
 
 def resolve_root(schema: JsonSchema) -> JsonSchema:
@@ -158,10 +197,18 @@ def _is_recursive(definitions: Mapping[str, Any]) -> bool:
         name: {str(node["$ref"]).removeprefix("#/$defs/") for node in iter_subschemas(part) if "$ref" in node}
         for name, part in definitions.items()
     }
-    while resolved_names := [name for name, others in references.items() if not others & references.keys()]:
-        for name in resolved_names:
-            del references[name]
-    return bool(references)
+    users: dict[str, list[str]] = {}
+    for name, others in references.items():
+        for other in others:
+            users.setdefault(other, []).append(name)
+    open_counts = {name: len(others & references.keys()) for name, others in references.items()}
+    resolved_names = [name for name, count in open_counts.items() if not count]
+    for name in resolved_names:  # grows
+        for user in users.get(name, ()):
+            open_counts[user] -= 1
+            if not open_counts[user]:
+                resolved_names.append(user)
+    return len(resolved_names) < len(references)
 
 
 def admits_nan(schema: JsonSchema) -> bool:
@@ -175,24 +222,3 @@ def admits_nan(schema: JsonSchema) -> bool:
 def admits_number(schema: JsonSchema) -> bool:
     """Return True if the schema accepts a non-integer number anywhere."""
     return any(node.get("type") == "number" for node in iter_subschemas(schema)) or admits_unbounded_depth(schema)
-
-
-def check_schema(schema: Any, subject: str) -> Validator:
-    """Return the validator of a hand-written schema. jsonschema is imported on first use.
-
-    Raises:
-        DefinitionError: it is not valid JSON Schema; the message begins with `subject`.
-    """
-    from jsonschema import Draft202012Validator  # noqa: PLC0415 - 60 ms that most programs never need
-    from jsonschema.exceptions import SchemaError  # noqa: PLC0415 - as above
-
-    if not isinstance(schema, Mapping):
-        raise DefinitionError(
-            f"{subject} must be a mapping, not {type(schema).__name__}. Parse JSON text with `json.loads(...)` first."
-        )
-    try:
-        Draft202012Validator.check_schema(dict(schema))
-    except SchemaError as error:
-        raise DefinitionError(f"{subject} is not valid JSON Schema at {error.json_path}: {error.message}") from error
-    validator: Validator = Draft202012Validator(dict(schema))
-    return validator

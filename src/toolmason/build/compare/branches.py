@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 from pydantic_core import to_json
 
 from toolmason._core.define.schema_nodes import resolve_pointer
+from toolmason.errors import DefinitionError
 
 Node: TypeAlias = dict[str, Any]
 """One alternative, without references and without a choice of types."""
@@ -15,6 +16,8 @@ _ANNOTATION_KEYWORDS: Final = frozenset(
     {"description", "title", "examples", "default", "deprecated", "$defs", "$schema", "$id"}
 )
 """Keywords that do not constrain a value."""
+_MAX_MERGES: Final = 20_000
+"""Maximum number of alternatives of a schema that are merged with the keywords next to them."""
 _NEVER: Final[Node] = {"not": {}}
 
 
@@ -26,6 +29,7 @@ class SchemaTree:
         self.branch_cache: dict[int, tuple[Any, list[Node]]] = {}
         self.definition_names: dict[int, str] = {}
         self.resolving: set[int] = set()
+        self.spare_merges = _MAX_MERGES
 
     def get_branches(self, part: Any) -> list[Node]:
         """Return the alternatives of a part; repeated calls return the same objects."""
@@ -53,7 +57,8 @@ class SchemaTree:
         for keyword in ("anyOf", "oneOf"):
             if isinstance(part.get(keyword), list) and part[keyword]:
                 siblings = {key: value for key, value in part.items() if key not in (keyword, "discriminator")}
-                return [node for branch in part[keyword] for node in self._combine(branch, siblings)]
+                found = (node for branch in part[keyword] for node in self._combine(branch, siblings))
+                return list({id(node): node for node in found}.values())
         if isinstance(part.get("allOf"), list) and len(part["allOf"]) == 1:
             return self._combine(part["allOf"][0], {key: value for key, value in part.items() if key != "allOf"})
         if "const" in part:
@@ -68,6 +73,9 @@ class SchemaTree:
         constraints = {key: value for key, value in siblings.items() if key not in _ANNOTATION_KEYWORDS}
         if not siblings:
             return nodes
+        self.spare_merges -= len(nodes)
+        if self.spare_merges < 0:
+            raise DefinitionError("A schema has too many alternatives to compare. Flatten it.")
         return [self._merge(node, siblings, constraints) for node in nodes]
 
     def _merge(self, node: Node, siblings: Node, constraints: Node) -> Node:

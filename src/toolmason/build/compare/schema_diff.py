@@ -33,6 +33,8 @@ MAX_DIFFERENCES: Final = 200
 
 _MAX_PAIRS: Final = 10_000
 """Maximum number of pairs of alternatives to compare (100 by 100)."""
+_MAX_COMPARISONS: Final = 20_000
+"""Maximum number of pairs of nodes to compare in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def compare_schemas(old: Any, new: Any) -> list[Difference]:
     """Return the differences between two schemas; references are resolved, so renamed definitions do not matter.
 
     Raises:
-        DefinitionError: a schema is nested too deeply to compare.
+        DefinitionError: a schema is nested too deeply, or has too many alternatives, to compare.
     """
     comparison = _Comparison(SchemaTree(old), SchemaTree(new))
     try:
@@ -90,6 +92,8 @@ class _Comparison:
         key = (id(old), id(new))
         if key not in self.cache:
             # A recursive schema reaches the same pair again; treat that inner occurrence as equal.
+            if len(self.cache) >= _MAX_COMPARISONS:
+                return [Difference("$", "is too large to compare", "other")]
             self.cache[key] = []
             self.cache[key] = list(self._compare_nodes(old, new))[: MAX_DIFFERENCES + 1]
         return self.cache[key]

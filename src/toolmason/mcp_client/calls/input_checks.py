@@ -15,18 +15,18 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 from toolmason._core.arguments.bind import drop_nulls
-from toolmason._core.define.inputs import Inputs, SchemaMismatch
-from toolmason._core.define.schema_nodes import iter_subschemas, resolve
-from toolmason._core.values.definition import Extra, JsonSchema
-from toolmason.mcp_client.calls.output_checks import (
+from toolmason._core.define.bounded_checks import (
     INLINE_STEPS,
     BudgetExceeded,
     CheckBudget,
-    count_steps,
+    get_validator_class,
     is_simple,
     surely_matches,
     use_budget,
 )
+from toolmason._core.define.inputs import Inputs
+from toolmason._core.define.schema_nodes import SchemaMismatch, has_few_alternatives, iter_subschemas
+from toolmason._core.values.definition import Extra, JsonSchema
 
 _log = logging.getLogger("toolmason.mcp")
 
@@ -35,18 +35,15 @@ MAX_STEPS: Final = 5_000
 MAX_SECONDS: Final = 0.05
 _MAX_ERRORS: Final = 50
 _MAX_TEXT_BYTES: Final = 256 * 1024
-_MAX_ALTERNATIVES: Final = 5_000
-"""Maximum number of alternatives behind the references and unions of a schema, all together."""
 _REFUSED_KEYWORDS: Final = frozenset(
     {"$id", "$schema", "$anchor", "$dynamicRef", "$dynamicAnchor", "patternProperties"}
 )
 """Keywords that move references elsewhere, or run regular expressions of the server."""
 _NUMBER_KEYWORDS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 _COUNT_KEYWORDS: Final = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
-_UNION_KEYWORDS: Final = frozenset({"anyOf", "oneOf", "allOf"})
-_LIST_KEYWORDS: Final = _UNION_KEYWORDS | {"required", "enum", "prefixItems"}
+_LIST_KEYWORDS: Final = frozenset({"anyOf", "oneOf", "allOf", "required", "enum", "prefixItems"})
 _SCHEMA_KEYWORDS: Final = frozenset({"items", "additionalProperties"})
-_CHECKED_KEYWORDS: Final = (
+_CHECKED_KEYWORDS: Final = frozenset(
     {"type", "properties", "const", "$ref"} | _LIST_KEYWORDS | _SCHEMA_KEYWORDS | _NUMBER_KEYWORDS | _COUNT_KEYWORDS
 )
 _TYPE_NAMES: Final = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
@@ -69,7 +66,7 @@ def copy_mapping(value: Any, **kwargs: Any) -> dict[str, Any]:
 
 def make_remote_inputs(schema: JsonSchema, owner: str) -> Inputs:
     """Return the inputs of a remote tool: parse its arguments, and check them as far as that is cheap."""
-    if not all(map(_is_well_formed, iter_subschemas(schema))) or not _is_walkable(schema):
+    if not all(map(_is_well_formed, iter_subschemas(schema))) or not has_few_alternatives(schema):
         _log.info("%s: its arguments are not validated here: its input schema is too complex or not valid", owner)
         return Inputs({"type": "object", "properties": {}}, parse_object, copy_mapping, extra="allow")
     checker = InputChecker(schema, owner)
@@ -130,18 +127,10 @@ class InputChecker:
 
     def _get_validator(self) -> Any:
         if self._validator is None:
-            from jsonschema import Draft202012Validator  # noqa: PLC0415 - only for arguments that are not surely valid
-            from jsonschema.validators import extend  # noqa: PLC0415 - as above
-            from referencing import Registry  # noqa: PLC0415 - as above
+            from referencing import Registry  # noqa: PLC0415 - only for arguments that are not surely valid
 
-            keywords: dict[str, Any] = dict(Draft202012Validator.VALIDATORS)
-            counted = {
-                name: count_steps(name, check) if name in _CHECKED_KEYWORDS else None
-                for name, check in keywords.items()
-            }
-            extend_validator: Any = extend
             # The empty registry has no function to retrieve a schema from the network.
-            self._validator = extend_validator(Draft202012Validator, counted)(
+            self._validator = get_validator_class(_CHECKED_KEYWORDS)(
                 _without_dialect(self._schema), registry=Registry()
             )
         return self._validator
@@ -149,22 +138,6 @@ class InputChecker:
 
 def _without_dialect(schema: JsonSchema) -> JsonSchema:
     return {name: value for name, value in schema.items() if name not in ("$schema", "$id")}
-
-
-def _is_walkable(schema: JsonSchema) -> bool:
-    """Return True if the alternatives of all parts of a schema are few, so that repairs cannot run for hours."""
-    remaining = _MAX_ALTERNATIVES
-    for node in iter_subschemas(schema):
-        queue: list[Any] = [node]
-        while queue:
-            remaining -= 1
-            if remaining < 0:
-                return False
-            found = resolve(queue.pop(), schema)
-            for keyword in _UNION_KEYWORDS & found.keys():
-                branches = found[keyword]
-                queue.extend(branches if isinstance(branches, list) else ())
-    return True
 
 
 def _is_well_formed(node: Mapping[str, Any]) -> bool:

@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import lru_cache
 from time import monotonic
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
-from toolmason._core.define.schema_nodes import JSON_TYPES, iter_subschemas
-from toolmason.errors import clip
+from toolmason._core.define.bounded_checks import (
+    INLINE_STEPS,
+    BudgetExceeded,
+    CheckBudget,
+    check_schema,
+    is_simple,
+    surely_matches,
+    use_budget,
+)
+from toolmason._core.define.schema_nodes import iter_subschemas
+from toolmason.errors import DefinitionError, clip
 
 _log = logging.getLogger("toolmason.mcp")
 
-INLINE_STEPS: Final = 300
-"""Steps allowed on the event loop: a few milliseconds."""
 MAX_STEPS: Final = 50_000
 MAX_SECONDS: Final = 0.1
 """Maximum duration of a check in its thread."""
@@ -32,6 +35,7 @@ _EXPENSIVE_KEYWORDS: Final = frozenset(
     {
         "pattern",
         "patternProperties",
+        "$schema",
         "$ref",
         "$dynamicRef",
         "uniqueItems",
@@ -41,48 +45,8 @@ _EXPENSIVE_KEYWORDS: Final = frozenset(
         "not",
     }
 )
-_COMPARISON_KEYWORDS: Final = frozenset({"enum", "const", "required", "dependentRequired"})
-_SIMPLE_KEYWORDS: Final = frozenset(
-    {"type", "properties", "required", "items", "additionalProperties", "title", "description", "default", "format"}
-)
 _MAX_VALUE_BYTES: Final = 256 * 1024
 _MAX_SCHEMA_NODES: Final = 300
-_MAX_LIST_LENGTH: Final = 64
-
-
-class BudgetExceeded(Exception):
-    """A check used up its steps or its time."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class CheckBudget:
-    """Steps and time that one check may use."""
-
-    steps: int = MAX_STEPS
-    deadline: float = field(default_factory=lambda: monotonic() + MAX_SECONDS)
-
-    def spend(self, steps: int) -> None:
-        """Use up steps.
-
-        Raises:
-            BudgetExceeded: no steps or no time is left.
-        """
-        self.steps -= steps
-        if self.steps < 0 or monotonic() > self.deadline:
-            raise BudgetExceeded
-
-
-_BUDGET: ContextVar[CheckBudget] = ContextVar("toolmason_check")
-
-
-@contextmanager
-def use_budget(budget: CheckBudget) -> Generator[None]:
-    """Let the checks inside spend the steps of a budget."""
-    token = _BUDGET.set(budget)
-    try:
-        yield
-    finally:
-        _BUDGET.reset(token)
 
 
 class OutputChecker:
@@ -105,7 +69,7 @@ class OutputChecker:
         try:
             if self._has_validator:
                 try:
-                    return find_error(self._validator, value, CheckBudget(INLINE_STEPS))
+                    return find_error(self._validator, value, CheckBudget(INLINE_STEPS, monotonic() + MAX_SECONDS))
                 except BudgetExceeded:
                     pass
             return await asyncio.to_thread(self._check_in_thread, value)
@@ -117,44 +81,7 @@ class OutputChecker:
         if not self._has_validator:
             self._validator = make_validator(to_json(self._schema))
             self._has_validator = True
-        return find_error(self._validator, value, CheckBudget())
-
-
-def is_simple(schema: Any) -> bool:
-    """Return True if a schema has only keywords that `surely_matches` checks."""
-    try:
-        return all(_SIMPLE_KEYWORDS.issuperset(node) for node in iter_subschemas(schema))
-    except (AttributeError, TypeError):  # as in `make_validator`
-        return False
-
-
-def surely_matches(schema: Any, value: Any, steps_left: list[int]) -> bool:
-    """Return True if a value certainly matches a schema of simple keywords, within the remaining steps.
-
-    Most results match and most schemas are simple: this takes a tenth of the validator's time. If it returns False,
-    the validator decides.
-    """
-    steps_left[0] -= 1
-    if steps_left[0] < 0 or not isinstance(schema, dict) or not _has_type(schema.get("type"), value):
-        return False
-    if type(value) is dict:
-        properties = schema.get("properties", {})
-        if any(name not in value for name in schema.get("required", ())):
-            return False
-        if schema.get("additionalProperties", True) is not True and not properties.keys() >= value.keys():
-            return False
-        return all(
-            surely_matches(properties[name], item, steps_left) for name, item in value.items() if name in properties
-        )
-    if type(value) is list and "items" in schema:
-        return all(surely_matches(schema["items"], item, steps_left) for item in value)
-    return True
-
-
-def _has_type(type_name: Any, value: Any) -> bool:
-    if type_name == "number":
-        return type(value) is int or type(value) is float
-    return type_name is None or (isinstance(type_name, str) and type(value) is JSON_TYPES.get(type_name))
+        return find_error(self._validator, value, CheckBudget(MAX_STEPS, monotonic() + MAX_SECONDS))
 
 
 def find_error(validator: Any, value: Any, budget: CheckBudget) -> str | None:
@@ -179,57 +106,9 @@ def make_validator(schema_json: bytes) -> Any:
         nodes = list(iter_subschemas(schema))
     except (AttributeError, TypeError):  # it was sent by a server and may not be a schema at all
         return None
-    if (
-        len(nodes) > _MAX_SCHEMA_NODES
-        or any(not _EXPENSIVE_KEYWORDS.isdisjoint(node) for node in nodes)
-        or _defeats_counting(schema)
-    ):
+    if len(nodes) > _MAX_SCHEMA_NODES or any(not _EXPENSIVE_KEYWORDS.isdisjoint(node) for node in nodes):
         return None
-    from jsonschema import Draft202012Validator  # noqa: PLC0415 - only for servers with output schemas
-    from jsonschema.exceptions import SchemaError  # noqa: PLC0415 - as above
-    from jsonschema.validators import extend  # noqa: PLC0415 - as above
-
     try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError:
+        return check_schema(schema, "the schema")
+    except DefinitionError:
         return None
-    keywords: dict[str, Any] = dict(Draft202012Validator.VALIDATORS)
-    extend_validator: Any = extend
-    counted = {name: count_steps(name, check) for name, check in keywords.items()}
-    return extend_validator(Draft202012Validator, counted)(schema)
-
-
-def _defeats_counting(schema: Any) -> bool:
-    """Return True if a schema would bypass the step count.
-
-    A subschema with its own `$schema` is checked by another validator, and checking the schema itself compares long
-    lists entry by entry.
-    """
-    queue = [schema]
-    while queue:
-        item = queue.pop()
-        if isinstance(item, dict):
-            if isinstance(item.get("$schema"), str):
-                return True
-            queue.extend(item.values())
-        elif isinstance(item, list):
-            if len(item) > _MAX_LIST_LENGTH and not all(isinstance(entry, str) for entry in item):
-                return True
-            queue.extend(item)
-    return False
-
-
-def count_steps(keyword: str, check: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
-    """Return a check of a keyword that spends the steps of the current budget."""
-
-    def check_counted(validator: Any, keyword_value: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        budget = _BUDGET.get()
-        width = len(instance) if isinstance(instance, dict | list) else 0
-        size = len(to_json(keyword_value)) if keyword in _COMPARISON_KEYWORDS else 0
-        budget.spend(1 + width // 32 + size // 64)
-        for error in check(validator, keyword_value, instance, schema) or ():
-            # The error message contains the whole value.
-            budget.spend(1 + len(to_json(instance, fallback=str)) // 256)
-            yield error
-
-    return check_counted

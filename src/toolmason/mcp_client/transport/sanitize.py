@@ -17,7 +17,7 @@ import mcp_types
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
-from toolmason._core.define.schema_nodes import iter_subschemas
+from toolmason._core.define.schema_nodes import has_few_alternatives, iter_subschemas
 from toolmason._text import BLANK_CHARACTERS, HIDDEN_CATEGORIES
 from toolmason.errors import clip
 
@@ -252,6 +252,8 @@ def _find_schema_problem(schema: dict[str, Any], side: str) -> str | None:
             ref = node.get(key)
             if isinstance(ref, str) and not ref.startswith("#"):
                 return f"its {side} schema references {clip(ref)!r}, which is external"
+    if not has_few_alternatives(schema):
+        return f"its {side} schema is too complex: its parts refer to each other too often"
     return None
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
+
+from pydantic_core import to_json
 
 _LOCAL_PREFIXES: Final = ("#/$defs/", "#/definitions/")
 _UPPER_BOUNDS: Final = {"maximum", "maxLength", "maxItems", "maxProperties", "exclusiveMaximum"}
@@ -48,41 +51,62 @@ def get_definitions(root: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge_schemas(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return one schema equivalent to all of these together.
+    """Return one schema equivalent to all of these together, in time linear in their size.
 
     Raises:
         SchemaConflict: there is no such schema.
     """
-    merged: dict[str, Any] = {}
+    values_by_key: dict[str, list[Any]] = {}
     for part in parts:
         for key, value in part.items():
-            merged[key] = (
-                value if key not in merged or merged[key] == value else _merge_keyword(key, merged[key], value)
-            )
-    return merged
+            values_by_key.setdefault(key, []).append(value)
+    return {
+        key: values[0] if all(value == values[0] for value in values) else _merge_keyword(key, values)
+        for key, values in values_by_key.items()
+    }
 
 
-def _merge_keyword(key: str, one: Any, other: Any) -> Any:
-    if key == "properties":
-        shared = {name: merge_schemas([one[name], other[name]]) for name in one.keys() & other.keys()}
-        return {**one, **other, **shared}
-    if key == "required":
-        return [*one, *(name for name in other if name not in one)]
-    if key in ("description", "title"):
-        return f"{one} {other}" if key == "description" else one
-    if key in _UPPER_BOUNDS:
-        return min(one, other)
-    if key in _LOWER_BOUNDS:
-        return max(one, other)
-    if key == "enum" and (common := [value for value in one if value in other]):
+def _merge_properties(values: Sequence[Any]) -> dict[str, Any]:
+    parts: dict[str, list[Any]] = {}
+    for properties in values:
+        for name, part in properties.items():
+            parts.setdefault(name, []).append(part)
+    return {name: found[0] if len(found) == 1 else merge_schemas(found) for name, found in parts.items()}
+
+
+_RULES: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
+    "properties": _merge_properties,
+    "required": lambda values: list(dict.fromkeys(chain.from_iterable(values))),
+    "description": lambda values: " ".join(dict.fromkeys(map(str, values))),
+    "title": lambda values: values[0],
+    "default": lambda values: values[-1],
+    "examples": lambda values: values[-1],
+    **dict.fromkeys(_UPPER_BOUNDS, min),
+    **dict.fromkeys(_LOWER_BOUNDS, max),
+}
+
+
+def _merge_keyword(key: str, values: Sequence[Any]) -> Any:
+    if key in _RULES:
+        return _RULES[key](values)
+    if key == "enum" and (common := _intersect(values)):
         return common
-    if key == "type" and (kinds := [kind for kind in _to_type_list(one) if kind in _to_type_list(other)]):
+    if key == "type" and (kinds := _intersect(list(map(_to_type_list, values)))):
         return kinds[0] if len(kinds) == 1 else kinds
-    if key == "additionalProperties" and isinstance(one, bool) and isinstance(other, bool):
-        return one and other
-    if key in ("default", "examples"):
-        return other
+    if key == "additionalProperties" and all(isinstance(value, bool) for value in values):
+        return all(values)
     raise SchemaConflict(key)
+
+
+def _intersect(lists: Sequence[list[Any]]) -> list[Any]:
+    """Return the items of the first list that are in all others."""
+    shared = set.intersection(*({make_key(item) for item in items} for items in lists[1:]))
+    return [item for item in lists[0] if make_key(item) in shared]
+
+
+def make_key(value: Any) -> Any:
+    """Return a hashable key that equal JSON values share."""
+    return to_json(value, inf_nan_mode="constants", fallback=str) if isinstance(value, Mapping | list) else value
 
 
 def _to_type_list(types: Any) -> list[str]:
@@ -91,20 +115,22 @@ def _to_type_list(types: Any) -> list[str]:
 
 def unite_branches(root: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return one object schema that accepts any of the branches; a property is required if all branches require it."""
-    properties: dict[str, Any] = dict(root.get("properties", {}))
-    own = set(properties)
+    own: dict[str, Any] = dict(root.get("properties", {}))
+    variants: dict[str, dict[Any, Any]] = {}
     for branch in branches:
         for name, part in branch.get("properties", {}).items():
-            known = properties.get(name)
-            if known is None:
-                properties[name] = part
-            elif known != part and name not in own:
-                parts = known["anyOf"] if isinstance(known, dict) and known.keys() == {"anyOf"} else [known]
-                properties[name] = {"anyOf": [*parts, *([] if part in parts else [part])]}
-    shared = [name for name in properties if all(name in branch.get("required", ()) for branch in branches)]
-    required = list(dict.fromkeys([*root.get("required", ()), *shared]))
+            parts = part["anyOf"] if isinstance(part, dict) and part.keys() == {"anyOf"} else [part]
+            variants.setdefault(name, {}).update((make_key(each), each) for each in parts)
+    properties = {name: _unite(list(found.values())) for name, found in variants.items()}
+    properties = {**own, **{name: part for name, part in properties.items() if own.get(name) is None}}
+    shared = set.intersection(*(set(map(make_key, branch.get("required", ()))) for branch in branches))
+    required = list(dict.fromkeys([*root.get("required", ()), *(name for name in properties if name in shared)]))
     other_keywords = {key: value for key, value in root.items() if key not in ("anyOf", "oneOf", "$ref")}
     united = {**other_keywords, "type": "object", "properties": properties}
     if required:
         united["required"] = required
     return united
+
+
+def _unite(parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else {"anyOf": parts}

@@ -7,17 +7,20 @@ only described to the model.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from pydantic_core import to_json
+
 from toolmason._core.define.schema_nodes import get_json_type, resolve_pointer
-from toolmason.providers.aliases import make_key_alias
+from toolmason.providers.aliases import hash_text, make_key_alias
 from toolmason.providers.schema.dialects import Dialect
 from toolmason.providers.schema.losses import Loss
 from toolmason.providers.schema.merge import (
     SchemaConflict,
     get_definition_name,
     get_definitions,
+    make_key,
     merge_schemas,
     modernize,
     unite_branches,
@@ -32,6 +35,13 @@ _STRUCTURE_KEYWORDS: Final = frozenset(
 )
 _MAX_DEPTH: Final = 200
 """Deeper than any real schema; guarantees that the recursion ends."""
+_MAX_STEPS: Final = 10_000
+_STEPS_PER_BYTE: Final = 1
+_MAX_PATH_LENGTH: Final = 500
+
+
+class SchemaTooComplex(Exception):
+    """Adapting a schema takes more steps than its size justifies."""
 
 
 class SchemaNarrower:
@@ -50,6 +60,22 @@ class SchemaNarrower:
         self.enum_value_count = 0
         self.max_depth = 0
         """Depth of the deepest schema so far."""
+        self._steps_left = _MAX_STEPS + _STEPS_PER_BYTE * _measure_size(root)
+        self._unfinished: list[tuple[str, str, int]] = []
+        """Definitions that are used but not narrowed yet: the name, and the path and depth of the first use."""
+
+    def _spend(self, schema: Mapping[str, Any]) -> None:
+        """Count the steps for one schema without the schemas inside it.
+
+        Raises:
+            SchemaTooComplex: none are left. `allOf` repeats what it refers to: a small schema can stand for a huge one.
+        """
+        self._steps_left -= 1 + len(schema)
+        for value in schema.values():
+            if isinstance(value, str | list | Mapping):
+                self._steps_left -= len(value) // 16
+        if self._steps_left < 0:
+            raise SchemaTooComplex
 
     def add_loss(self, path: str, what: str, *, changes_meaning: bool = False) -> None:
         """Record a loss."""
@@ -74,6 +100,10 @@ class SchemaNarrower:
         narrowed = self.narrow_node(
             {**own_keywords, "type": "object", "properties": own_keywords.get("properties", {})}, "$", 0
         )
+        # Not at the first use: a chain of definitions would exhaust the stack.
+        while self._unfinished:
+            name, path, depth = self._unfinished.pop()
+            self.used_definitions[name].update(self.narrow_node(self.definitions[name], path, depth))
         if self.used_definitions:
             narrowed["$defs"] = self.used_definitions
         self._check_size()
@@ -111,8 +141,10 @@ class SchemaNarrower:
         if (found := resolve_pointer(self._root_schema, ref)) is None:
             return None
         new_name = re.sub(r"[^A-Za-z0-9_.-]", "_", ref[2:])
-        while new_name in self.definitions:
+        if new_name in self.definitions:
             new_name += "_"
+        while new_name in self.definitions:
+            new_name = f"{new_name}_{hash_text(ref + new_name, 8)}"
         self._pointer_names[ref] = new_name
         self.definitions[new_name] = found
         return new_name
@@ -123,6 +155,7 @@ class SchemaNarrower:
             if (name := self.find_definition_name(resolved.get("$ref"))) is None:
                 break
             target = self.definitions[name]
+            self._spend(resolved)
             siblings = {key: value for key, value in resolved.items() if key != "$ref"}
             resolved = {**(target if isinstance(target, Mapping) else {}), **siblings}
         return resolved
@@ -137,6 +170,7 @@ class SchemaNarrower:
         if depth > _MAX_DEPTH:
             self.add_loss("$", f"the schema is more than {_MAX_DEPTH} levels deep", changes_meaning=True)
             return self._make_untyped({}, path)
+        self._spend(schema)
         if "$ref" in schema:
             return self._narrow_reference(schema, path, depth)
         if "allOf" in schema and not self._allows_keyword("allOf"):
@@ -153,7 +187,7 @@ class SchemaNarrower:
             return self._make_untyped({}, path)
         if name is not None and name not in self.used_definitions:
             self.used_definitions[name] = {}
-            self.used_definitions[name].update(self.narrow_node(self.definitions[name], f"{path}<{name}>", depth))
+            self._unfinished.append((name, f"{path[:_MAX_PATH_LENGTH]}<{name}>", depth))
         pointer = {"$ref": "#" if name is None else f"#/$defs/{name.replace('~', '~0').replace('/', '~1')}"}
         siblings = {key: value for key, value in schema.items() if key != "$ref" and key not in ANNOTATION_KEYWORDS}
         if not siblings:
@@ -167,14 +201,8 @@ class SchemaNarrower:
         wrapped = {"anyOf": [pointer]} if self.dialect.requires_lone_refs else pointer
         return {**wrapped, "description": text} if text else pointer
 
-    def _merge_all_of(self, schema: Mapping[str, Any], path: str, depth: int = 0) -> dict[str, Any]:
-        parts = [{key: value for key, value in schema.items() if key != "allOf"}]
-        if depth > _MAX_DEPTH // 4:
-            self.add_loss(path, "nested `allOf` does not end", changes_meaning=True)
-            return parts[0]
-        for branch in schema["allOf"]:
-            part = self._resolve(branch)
-            parts.append(self._merge_all_of(part, path, depth + 1) if "allOf" in part else part)
+    def _merge_all_of(self, schema: Mapping[str, Any], path: str) -> dict[str, Any]:
+        parts = list(self._iter_all_of(schema, path))
         if any("$ref" in part for part in parts):
             self.add_loss(path, "a reference within `allOf` cannot be resolved", changes_meaning=True)
         try:
@@ -182,6 +210,24 @@ class SchemaNarrower:
         except (SchemaConflict, TypeError, AttributeError) as conflict:
             self.add_loss(path, f"`allOf` cannot be merged into one schema: {conflict} differs", changes_meaning=True)
             return dict(parts[0])
+
+    def _iter_all_of(self, schema: Mapping[str, Any], path: str) -> Iterator[dict[str, Any]]:
+        """Yield a schema and the parts of its `allOf`, at any depth. A part that is named twice is yielded once."""
+        queue: list[tuple[Any, Mapping[str, Any] | None]] = [(None, schema)]
+        seen: dict[Any, bool] = {}
+        """Parts so far by their keys: True while the parts inside one are yielded."""
+        while queue:
+            key, part = queue.pop()
+            seen[key] = part is not None
+            if part is None:
+                continue
+            self._spend(part)
+            yield {key: value for key, value in part.items() if key != "allOf"}
+            branches = {_identify(branch): branch for branch in part.get("allOf", ())}
+            if any(seen.get(inner) for inner in branches):
+                self.add_loss(path, "nested `allOf` does not end", changes_meaning=True)
+            new = [(inner, self._resolve(branch)) for inner, branch in branches.items() if inner not in seen]
+            queue += [(key, None), *reversed(new)]
 
     def _narrow_plain(self, schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
         narrowed: dict[str, Any] = {}
@@ -267,11 +313,12 @@ class SchemaNarrower:
     def _narrow_object(self, schema: Mapping[str, Any], narrowed: dict[str, Any], path: str, depth: int) -> None:
         properties = schema.get("properties") or {}
         required = [name for name in schema.get("required", ()) if name in properties]
+        required_names = set(required)
         self.property_count += len(properties)
         narrowed_properties: dict[str, Any] = {}
         for name, part in properties.items():
             inner = self.narrow_node(part, f"{path}.{name}", depth + 1)
-            is_omittable = self.dialect.requires_all_properties and name not in required
+            is_omittable = self.dialect.requires_all_properties and name not in required_names
             narrowed_properties[name] = make_nullable(inner) if is_omittable else inner
         narrowed_properties = self.alias_properties(narrowed_properties)
         required = [self.alias_key(name) for name in required]
@@ -326,7 +373,7 @@ class SchemaNarrower:
         if parts and self._allows_keyword("prefixItems"):
             narrowed["prefixItems"] = parts
         elif parts:
-            kinds = [part for n, part in enumerate(parts) if part not in parts[:n]]
+            kinds = list({make_key(part): part for part in parts}.values())
             narrowed["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
             sentences.append(f"Exactly {len(parts)} items, in order.")
             self._add_unenforced(path, "the order of the items")
@@ -367,6 +414,18 @@ class SchemaNarrower:
         ):
             if maximum is not None and size > maximum:
                 self.losses.insert(0, Loss("$", message.format(maximum), changes_meaning=True))
+
+
+def _identify(branch: Any) -> Any:
+    """Return a key of a part: parts with the same reference are the same."""
+    return make_key(branch) if isinstance(branch, Mapping) and "$ref" in branch else id(branch)
+
+
+def _measure_size(schema: Mapping[str, Any]) -> int:
+    try:
+        return len(to_json(schema, inf_nan_mode="constants", fallback=str))
+    except (ValueError, RecursionError):  # too deep for the serializer
+        return 0
 
 
 def make_nullable(schema: dict[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from toolmason._core.define.schema_nodes import LIST_KEYWORDS, MAPPING_KEYWORDS,
 from toolmason._core.toolbox.definitions import Strict
 from toolmason.errors import ConfigError
 from toolmason.providers.schema.dialects import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, OPENAI_STRICT, Dialect
-from toolmason.providers.schema.losses import NarrowedSchema
+from toolmason.providers.schema.losses import Loss, NarrowedSchema
 from toolmason.providers.schema.merge import modernize
-from toolmason.providers.schema.narrow import SchemaNarrower
+from toolmason.providers.schema.narrow import SchemaNarrower, SchemaTooComplex
 from toolmason.providers.schema.sentences import add_sentences, make_sentence
 
 _SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
@@ -73,8 +73,17 @@ def fit_mcp(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
 
 def _narrow(schema: Mapping[str, Any], dialect: Dialect, *, strict: bool, reason: str = "") -> NarrowedSchema:
     narrower = SchemaNarrower(schema, dialect)
-    narrowed_schema = narrower.narrow_root(schema)
+    try:
+        narrowed_schema = narrower.narrow_root(schema)
+    except (SchemaTooComplex, RecursionError):
+        return _refuse(reason)
     return NarrowedSchema(narrowed_schema, strict, reason, tuple(narrower.losses), narrower.key_aliases)
+
+
+def _refuse(reason: str) -> NarrowedSchema:
+    """Return the form of a schema that is too large to write out, which no request contains unless it is `lossy`."""
+    loss = Loss("$", "the schema is too complex: its parts refer to each other too often", changes_meaning=True)
+    return NarrowedSchema({"type": "object", "properties": {}}, reason=reason or str(loss), losses=(loss,))
 
 
 def _get_plain_properties(schema: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -133,11 +142,13 @@ def _fit_loosely(schema: Mapping[str, Any], dialect: Dialect, reason: str) -> Na
     if properties is not None and all(map(_match_portable_name, properties)):
         return NarrowedSchema(dict(schema), reason=reason)
     narrower = SchemaNarrower(schema, dialect)
-    root = narrower.flatten_root(schema)
-    if root.get("type", "object") != "object":
+    try:
+        root = {"type": "object", "properties": {}, **narrower.flatten_root(schema)}
+        patched = _patch(root, narrower, 0)
+    except (SchemaTooComplex, RecursionError):
+        return _refuse(reason)
+    if root["type"] != "object":
         narrower.add_loss("$", f"the schema has type {root['type']!r}, not 'object'", changes_meaning=True)
-    root = {"type": "object", "properties": {}, **root}
-    patched = _patch(root, narrower, 0)
     patched.pop("$schema", None)
     return NarrowedSchema(patched, reason=reason, losses=tuple(narrower.losses), keys=narrower.key_aliases)
 

@@ -1,6 +1,6 @@
 """Convert attrs and msgspec instances to builtins.
 
-Separate from `foreign_types`, which imports pydantic: a third of the start-up time of a program without tools.
+Separate from `define.foreign_types`, which imports pydantic: a third of the start-up time of a program without tools.
 """
 
 from __future__ import annotations

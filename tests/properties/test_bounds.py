@@ -1,0 +1,81 @@
+"""Whatever a stranger sends, the work for it grows no faster than its size."""
+
+import json
+import math
+import sys
+from time import process_time
+
+import pytest
+from pydantic_core import to_json
+
+from properties.hostile import SCHEMA_WALKERS, SCHEMAS
+
+SIZES = (12, 60)
+MOST_CALLS = 3_000_000
+"""Function calls for something small: the budgets of steps of ten calls."""
+CALLS_PER_BYTE = 60
+SAMPLE = [name for name in SCHEMA_WALKERS if not name.startswith("export")] + [
+    f"export to {target}"
+    for target in ("openai, strict=auto", "openai, strict=True", "anthropic, strict=True", "gemini, strict=auto")
+]
+
+
+class TooManyCalls(BaseException):
+    """Not an Exception, which the functions may catch."""
+
+
+def count_calls(function, *arguments, limit=math.inf):
+    """How many functions a function calls, C functions too."""
+    count = 0
+
+    def note(frame, event, argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+        if count > limit:
+            raise TooManyCalls
+
+    sys.setprofile(note)
+    try:
+        function(*arguments)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("family", SCHEMAS)
+def test_the_steps_for_a_hostile_schema_are_bounded_by_its_size(family):
+    for size in SIZES:
+        schema = SCHEMAS[family](size)
+        limit = MOST_CALLS + CALLS_PER_BYTE * len(to_json(schema))
+        for name in SAMPLE:
+            try:
+                count_calls(SCHEMA_WALKERS[name], schema, limit=limit)
+            except TooManyCalls:
+                pytest.fail(f"{name}: more than {limit} calls for {len(json.dumps(schema))} bytes")
+
+
+LARGE = (500, 1_000, 2_000, 4_000)
+UNNOTICED = 0.05
+"""Seconds below which a measurement says nothing."""
+
+
+def exponent_of(function, make):
+    """The exponent with which CPU time grows with the size."""
+    points = []
+    for size in LARGE:
+        argument = make(size)
+        started = process_time()
+        function(argument)
+        points.append((math.log(len(to_json(argument))), math.log(max(UNNOTICED, process_time() - started))))
+    mean_x, mean_y = (sum(axis) / len(points) for axis in zip(*points, strict=True))
+    spread = sum((x - mean_x) ** 2 for x, _ in points)
+    return sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread > 0.01 else 0.0
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("family", SCHEMAS)
+def test_the_time_for_a_hostile_schema_is_linear_in_its_size(family, fuzz_count):
+    walkers = SCHEMA_WALKERS if fuzz_count >= 10_000 else {}
+    found = {name: exponent_of(walk, SCHEMAS[family]) for name, walk in walkers.items()}
+
+    assert {name: round(exponent, 2) for name, exponent in found.items() if exponent > 1.25} == {}
