@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
@@ -79,3 +82,41 @@ def escape_hidden(text: str, *, keep: str = "", strict: bool = True) -> str:
         return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"  # noqa: PLR2004 - `\u` takes four digits
 
     return re.sub(_NOT_PLAIN, escape, text)
+
+
+_MAX_CANDIDATES: Final = 32
+"""Names that one search compares letter by letter."""
+_MAX_SHARED: Final = 4_000
+"""Entries of the index that one search reads."""
+
+
+def find_close_names(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """Return the names most similar to an unknown one, best first. The cost does not grow with their number."""
+    from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, needed only for an unknown name
+
+    names, wanted = tuple(known), name[:128]
+    if len(names) > _MAX_CANDIDATES:
+        index = _index_names(names)
+        lists = sorted((index[part] for part in _split_name(wanted) if part in index), key=len)  # rare parts first
+        shared: Counter[int] = Counter()
+        spare = _MAX_SHARED
+        for numbers in lists:
+            shared.update(numbers[:spare])
+            spare = max(0, spare - len(numbers))
+        names = tuple(names[number] for number, _ in shared.most_common(_MAX_CANDIDATES))
+    return get_close_matches(wanted, names, n=count)
+
+
+@lru_cache(maxsize=4)
+def _index_names(names: tuple[str, ...]) -> dict[str, list[int]]:
+    """Return the positions of the names that contain each part of three letters."""
+    index: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        for part in _split_name(name[:128]):
+            index.setdefault(part, []).append(number)
+    return index
+
+
+def _split_name(name: str) -> set[str]:
+    padded = f" {name.casefold()} "
+    return {padded[start : start + 3] for start in range(len(padded) - 2)}

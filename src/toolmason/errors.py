@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from toolmason._pickling import make_cause_picklable, make_picklable, rebuild
 from toolmason._text import ArgumentProblem as ArgumentProblem  # noqa: PLC0414 - re-exported
 from toolmason._text import clip as clip  # noqa: PLC0414 - as above
+from toolmason._text import find_close_names
 from toolmason._text import safe_str as safe_str  # noqa: PLC0414 - as above
 
 if TYPE_CHECKING:
@@ -221,12 +222,10 @@ class UnknownTool(ToolCallError):
     code = "unknown_tool"
 
     def __init__(self, name: str, known: Iterable[str], *, is_disabled: bool = False) -> None:
-        from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, needed only for an unknown name
-
         self.name, self.known = name, tuple(known)
         self.is_disabled = is_disabled
         """True if the toolbox has the tool, but not for this caller."""
-        self.close = tuple(get_close_matches(name[:128], self.known, n=3, cutoff=0.6))
+        self.close = tuple(find_close_names(name, self.known))
         if self.close:
             hint = f"Did you mean {' or '.join(map(repr, self.close))}?"
         elif is_disabled:

@@ -9,6 +9,7 @@ import pytest
 from pydantic_core import to_json
 
 from properties.hostile import SCHEMA_WALKERS, SCHEMAS
+from toolmason.errors import UnknownTool
 
 SIZES = (12, 60)
 MOST_CALLS = 3_000_000
@@ -52,6 +53,33 @@ def test_the_steps_for_a_hostile_schema_are_bounded_by_its_size(family):
                 count_calls(SCHEMA_WALKERS[name], schema, limit=limit)
             except TooManyCalls:
                 pytest.fail(f"{name}: more than {limit} calls for {len(json.dumps(schema))} bytes")
+
+
+NAMES = {
+    "numbered": lambda number: f"get_customer_record_{number}",
+    "one letter": lambda number: "a" * (20 + number % 100) + str(number),
+    "two letters": lambda number: "ab" * 50 + str(number),
+    "different": lambda number: f"{number * 7919:x}_{number * 104729:x}",
+}
+
+
+@pytest.mark.parametrize("family", NAMES)
+@pytest.mark.parametrize("length", [3, 20, 5_000])
+def test_the_steps_for_an_unknown_name_do_not_grow_with_the_number_of_tools(family, length):
+    name = (NAMES[family](7) * length)[:length] + "x"
+    counts = {}
+    for size in (400, 4_000):
+        known = [NAMES[family](number) for number in range(size)]
+        UnknownTool(name, known)  # indexes the names
+        counts[size] = count_calls(UnknownTool, name, known)
+
+    assert counts[4_000] < 2 * counts[400] + 1_000
+
+
+def test_the_nearest_of_many_names_is_told():
+    error = UnknownTool("get_custmer_record_77", [NAMES["numbered"](number) for number in range(5_000)])
+
+    assert error.close[0] == "get_customer_record_77"
 
 
 LARGE = (500, 1_000, 2_000, 4_000)

@@ -133,7 +133,8 @@ def check_schema(schema: Any, subject: str) -> Any:
             error = best_match(validator_class(validator_class.META_SCHEMA).iter_errors(root))
     except (BudgetExceeded, RecursionError, ValueError):
         raise DefinitionError(
-            f"{subject} is too complex: it is nested too deeply, or its parts refer to each other too often. Flatten it."
+            f"{subject} is too complex: it is nested too deeply, or its parts refer to each other too often. "
+            "Flatten it."
         ) from None
     if error is not None:
         raise DefinitionError(f"{subject} is not valid JSON Schema at {error.json_path}: {error.message}") from error

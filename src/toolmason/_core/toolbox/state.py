@@ -31,6 +31,7 @@ from toolmason._core.remote.servers import Remotes
 from toolmason._core.toolbox.options import ToolboxPolicy, make_call_policy, make_result_store
 from toolmason._core.values.policy import Limits
 from toolmason._core.values.provider_tools import AnyNativeTool
+from toolmason._text import find_close_names
 from toolmason.errors import DefinitionError, DuplicateTool, PluginError
 
 if TYPE_CHECKING:  # 20 ms at start-up, needed only with these options
@@ -230,9 +231,7 @@ class ToolboxState:
         known = {*self.catalog.tools, *(item.name for item in self.catalog.native)}
         for name in () if self.remotes else patterns:
             if name and name not in known and not any(sign in name for sign in "*?["):
-                from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, needed only for a misspelt name
-
-                matches = get_close_matches(name[:128], sorted(known), n=3)
+                matches = find_close_names(name, sorted(known))
                 hint = (
                     f"Did you mean {' or '.join(map(repr, matches))}?" if matches else "Print `box.tools` to list them."
                 )
