@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,6 +65,23 @@ class LineSplitter:
             if self._buffered_bytes > self.max_bytes:
                 self.oversized = OversizedLine.cut(b"".join(self._parts))
                 self._parts = []
+
+
+LARGE_JSON_BYTES: Final = 128 * 1024
+"""JSON above this size is parsed and validated off the event loop."""
+
+
+@contextmanager
+def pause_garbage_collection() -> Generator[None]:
+    """Pause the garbage collector: it would walk large JSON again and again while it is read, and find nothing."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class DuplicateKey(ValueError):

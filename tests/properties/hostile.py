@@ -6,18 +6,24 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from toolmason import Tool, ToolDefinition
-from toolmason._core.arguments.bind import bind_once
+from toolmason import Tool, Toolbox, ToolDefinition, tool
+from toolmason._core.arguments.bind import LargeArguments, bind_once, measure_nesting
+from toolmason._core.catalog.uri_templates import UriTemplate, measure_specificity
 from toolmason._core.define.bounded_checks import BudgetExceeded, CheckBudget
 from toolmason._core.define.inputs import Inputs
 from toolmason._core.define.schema_nodes import get_json_types
 from toolmason._core.define.tool import compile_tool
+from toolmason._core.toolbox.approval_text import format_arguments
 from toolmason._core.values.policy import EngineSettings
+from toolmason._text import escape_hidden
+from toolmason._wire import LineSplitter, load_json
 from toolmason.build.compare.schema_diff import compare_schemas
 from toolmason.errors import DefinitionError, ToolmasonError
 from toolmason.mcp_client.calls.input_checks import make_remote_inputs
 from toolmason.mcp_client.calls.output_checks import find_error, make_validator
-from toolmason.mcp_client.transport.sanitize import find_tool_problem
+from toolmason.mcp_client.transport.framing import parse_large_json, parse_message, prune
+from toolmason.mcp_client.transport.sanitize import find_hidden_character, find_tool_problem
+from toolmason.models.http.sse import EventStream
 from toolmason.models.lexical.index import ToolIndex
 from toolmason.providers.registry import verdict
 
@@ -239,4 +245,73 @@ SCHEMA_WALKERS: dict[str, Callable[[Json], None]] = {
     "screen of a server's list": screen,
     "search index": index,
     "types for the command": types,
+}
+
+
+@tool
+async def typed(x: list[int] = []) -> str:  # noqa: B006 - as users write
+    return "done"
+
+
+@tool
+async def anything(x: Any = None) -> Any:
+    return x
+
+
+@tool
+async def nothing(y: str = "") -> str:
+    return y
+
+
+BOX = Toolbox(typed, anything, nothing)
+
+
+def bind_text(name: str, text: str) -> None:
+    inputs = compile_tool(BOX[name]).inputs
+    with suppress(ToolmasonError):
+        bind_once(inputs, f'{{"x": {text}}}', name, EngineSettings())
+
+
+def bind_parsed(name: str, text: str) -> None:
+    with suppress(ValueError, RecursionError):
+        LargeArguments(x=json.loads(text)).bind(compile_tool(BOX[name]).inputs, name, EngineSettings())
+
+
+def approve(text: str) -> None:
+    with suppress(ValueError, RecursionError):
+        format_arguments({"x": json.loads(text)})
+
+
+def feed(text: str) -> None:
+    data = f"data: {text}\n\n".encode()
+    stream, splitter = EventStream("p"), LineSplitter(1 << 24)
+    with suppress(ToolmasonError):
+        for start in range(0, len(data), 100):
+            list(stream.feed(data[start : start + 100]))
+            list(splitter.feed(data[start : start + 100]))
+
+
+def match(text: str) -> None:
+    for template in ("a://{x}/{y}/{z*}", "a://{+x}a{y}a{z}"):
+        UriTemplate.parse(template).match(f"a://{text}")
+        measure_specificity(template, f"a://{text}")
+
+
+def load(text: str) -> None:
+    with suppress(ValueError, RecursionError):
+        load_json(text)
+
+
+TEXT_WALKERS: dict[str, Callable[[str], object]] = {
+    **{f"text for {name}": partial(bind_text, name) for name in ("typed", "anything", "nothing")},
+    **{f"data for {name}": partial(bind_parsed, name) for name in ("typed", "anything", "nothing")},
+    "nesting": lambda text: measure_nesting(text, 128),
+    "message": lambda text: parse_message(f'{{"id": 1, "x": {text}}}'.encode()),
+    "large message": lambda text: parse_large_json(f'{{"id": 1, "x": {text}}}'.encode()),
+    "prune": lambda text: prune(text.encode()),
+    "JSON": load,
+    "events and lines": feed,
+    "URI templates": match,
+    "approval": approve,
+    "hidden characters": lambda text: (find_hidden_character(text), escape_hidden(text)),
 }

@@ -8,7 +8,7 @@ from time import process_time
 import pytest
 from pydantic_core import to_json
 
-from properties.hostile import SCHEMA_WALKERS, SCHEMAS
+from properties.hostile import SCHEMA_WALKERS, SCHEMAS, TEXT_WALKERS, TEXTS
 from toolmason.errors import UnknownTool
 
 SIZES = (12, 60)
@@ -55,6 +55,18 @@ def test_the_steps_for_a_hostile_schema_are_bounded_by_its_size(family):
                 pytest.fail(f"{name}: more than {limit} calls for {len(json.dumps(schema))} bytes")
 
 
+@pytest.mark.parametrize("name", TEXT_WALKERS)
+def test_the_steps_for_hostile_data_are_bounded_by_its_size(name):
+    for family, make in TEXTS.items():
+        for size in (50, 1_000):
+            text = make(size)
+            limit = 20_000 + CALLS_PER_BYTE * len(text)
+            try:
+                count_calls(TEXT_WALKERS[name], text, limit=limit)
+            except TooManyCalls:
+                pytest.fail(f"{family}: more than {limit} calls for {len(text)} characters")
+
+
 NAMES = {
     "numbered": lambda number: f"get_customer_record_{number}",
     "one letter": lambda number: "a" * (20 + number % 100) + str(number),
@@ -87,10 +99,10 @@ UNNOTICED = 0.05
 """Seconds below which a measurement says nothing."""
 
 
-def exponent_of(function, make):
+def exponent_of(function, make, sizes=LARGE):
     """The exponent with which CPU time grows with the size."""
     points = []
-    for size in LARGE:
+    for size in sizes:
         argument = make(size)
         started = process_time()
         function(argument)
@@ -107,3 +119,13 @@ def test_the_time_for_a_hostile_schema_is_linear_in_its_size(family, fuzz_count)
     found = {name: exponent_of(walk, SCHEMAS[family]) for name, walk in walkers.items()}
 
     assert {name: round(exponent, 2) for name, exponent in found.items() if exponent > 1.25} == {}
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("name", TEXT_WALKERS)
+def test_the_time_for_hostile_data_is_linear_in_its_size(name, fuzz_count):
+    families = TEXTS if fuzz_count >= 10_000 else {}
+    sizes = [100 * size for size in LARGE]
+    found = {family: exponent_of(TEXT_WALKERS[name], make, sizes) for family, make in families.items()}
+
+    assert {family: round(exponent, 2) for family, exponent in found.items() if exponent > 1.25} == {}

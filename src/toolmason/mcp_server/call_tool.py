@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
+from toolmason._core.arguments.bind import LargeArguments
 from toolmason._core.call.approval import Allow, ApprovalRequest
 from toolmason._core.call.failures import make_error_result as make_redacted_result
 from toolmason._core.call.long_results import reset_result_owner, set_result_owner
 from toolmason._core.define.context import CLIENT_KEY, SESSION_KEY
+from toolmason._core.define.tool import compile_tool
 from toolmason._core.run.progress import OnProgress, ProgressReport
 from toolmason._core.toolbox.approval_text import format_arguments
 from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import ToolResult
 from toolmason._text import escape_hidden
 from toolmason.errors import Abort, ApprovalDenied, ApprovalRequired, ToolCallError, UnknownTool
@@ -148,7 +152,8 @@ class CallHandler:
         progress = _make_progress_callback(request.open_client()) if request.wants_progress else None
         scope = set_result_owner(request.identity.owner or request.session_id)
         try:
-            result = await self.box.call(name, arguments, context=context, on_progress=progress)
+            work = self.box.call(name, arguments, context=context, on_progress=progress)
+            result = await (work if type(arguments) is not LargeArguments else self._call_large(name, arguments, work))
             if isinstance(result.error, ApprovalRequired):
                 result = await self._ask_approval(result, request, progress)
         except NeedsInput:
@@ -172,6 +177,19 @@ class CallHandler:
         if client is None or client.upstream_reply is None:
             return encoded
         return self._pass_reply_through(name, encoded, client.upstream_reply, result)
+
+    async def _call_large(
+        self, name: str, arguments: LargeArguments, work: Coroutine[Any, Any, ToolResult]
+    ) -> ToolResult:
+        """Bind large arguments off the event loop, then run the call."""
+        try:
+            if name in self.box:
+                inputs = compile_tool(self.box[name]).inputs
+                await asyncio.to_thread(arguments.bind, inputs, name, EngineSettings())
+        except BaseException:
+            work.close()
+            raise
+        return await work
 
     # --- input rounds ------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json, to_jsonable_python
 
-from toolmason._core.arguments.bind import Bound, normalize_arguments
+from toolmason._core.arguments.bind import Bound, LargeArguments, normalize_arguments
 from toolmason._core.call.call_policy import PolicyChain, combine_timeouts, merge_context, merge_settings
 from toolmason._core.call.limits import RepeatedCall, RunState, make_call_key, make_max_calls_error
 from toolmason._core.call.route import Route, get_limits
@@ -167,6 +167,8 @@ def _get_bound_arguments(route: Route, raw: Any) -> Mapping[str, Any]:
 
 def copy_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Copy the arguments, so that the approved values are the ones that run, in every attempt."""
+    if type(arguments) is LargeArguments:
+        return arguments  # only its call has it
     try:
         return deepcopy(dict(arguments))
     except Exception:  # noqa: BLE001 - an object that cannot be copied is shared

@@ -9,12 +9,14 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
-from toolmason._core.arguments.bind import measure_nesting
-from toolmason._wire import KEPT_BYTES, DuplicateKey, load_json
+from toolmason._core.arguments.bind import count_containers, measure_nesting
+from toolmason._wire import KEPT_BYTES, DuplicateKey, load_json, pause_garbage_collection
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Maximum length of a line."""
 MAX_DEPTH: Final = 128
+MAX_CONTAINERS: Final = 600_000
+"""Objects and lists of one large message: a tenth of a second in the parser."""
 _TOO_DEEP: Final = f"it is nested deeper than {MAX_DEPTH} levels"
 _MAX_PRUNED_BYTES: Final = 1024 * 1024
 # An unterminated string matches to the end: restarting the search at each quote would take quadratic time.
@@ -44,6 +46,20 @@ def parse_message(line: bytes, list_ids: Container[Any] = ()) -> dict[str, Any] 
     if isinstance(data, UnreadableMessage) and data.reason is _TOO_DEEP and len(text) <= _MAX_PRUNED_BYTES:
         data = parse_json(prune(text)) if data.id is not None and data.id in list_ids else data
     return data if isinstance(data, dict | UnreadableMessage) else None
+
+
+def parse_large_json(text: bytes) -> Any:
+    """Return the parsed text, as `parse_json`, if it does not have so many parts that nothing else could run.
+
+    The parser keeps other threads from running, so a thread alone is not enough.
+    """
+    if (
+        text.count(b"[") + text.count(b"{") > MAX_CONTAINERS
+        and count_containers(text.decode("utf-8", "replace")) > MAX_CONTAINERS
+    ):
+        return UnreadableMessage(f"it has more than {MAX_CONTAINERS:,} objects and lists", find_id(text))
+    with pause_garbage_collection():
+        return parse_json(text)
 
 
 def parse_json(text: bytes) -> Any:

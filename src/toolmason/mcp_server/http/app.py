@@ -8,11 +8,13 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from toolmason._core.arguments.bind import LargeArguments
 from toolmason._core.call.approval import parse_key
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.policy import Inherit
+from toolmason._wire import LARGE_JSON_BYTES
 from toolmason.errors import ConfigError
-from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_json
+from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_json, parse_large_json
 from toolmason.mcp_server.dispatch import Dispatcher, HttpExchange
 from toolmason.mcp_server.http.guard import (
     LOOPBACK_HOSTS,
@@ -86,7 +88,7 @@ class McpApp:
                 await body(send)
             if not isinstance(body, bytes):
                 return
-            data = parse_json(body)
+            data = parse_json(body) if len(body) <= LARGE_JSON_BYTES else await asyncio.to_thread(_parse_large, body)
             if isinstance(data, UnreadableMessage):
                 reason = f"The body cannot be read: {data.reason}."
                 await ErrorResponse(400, reason, code=PARSE_ERROR, id=data.id)(send)
@@ -276,6 +278,15 @@ def _parse_names(option: str, names: Any) -> frozenset[str]:
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{option}={names!r} must be a list of strings, such as ['tools.example.com'].")
     return frozenset(map(str.lower, names))
+
+
+def _parse_large(body: bytes) -> Any:
+    """Parse a large body. Its arguments are validated off the event loop, too."""
+    data = parse_large_json(body)
+    params = data.get("params") if isinstance(data, dict) else None
+    if isinstance(params, dict) and isinstance(params.get("arguments"), dict):
+        params["arguments"] = LargeArguments(params["arguments"])
+    return data
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
