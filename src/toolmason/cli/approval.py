@@ -15,19 +15,19 @@ from toolmason._core.define.tool import get_root
 from toolmason._core.toolbox.approval_text import format_arguments
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._text import escape_hidden
-from toolmason.cli.output import print_error
+from toolmason.cli.output import echo, print_error
 from toolmason.errors import ConfigError
 
 
 def ask_approval(box: Toolbox, request: ApprovalRequest) -> ApprovalVerdict | None:
     """Ask about a call until there is an answer; return None without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        click.echo("This call needs approval. Run it in a terminal, or with --yes.", err=True)
+        echo("This call needs approval. Run it in a terminal, or with --yes.", err=True)
         return None
     arguments, preview = dict(request.arguments), request.preview
     question = "Allow this call? [y/n/edit/always]" if request.reason else "Allow this call? [y/n/edit]"
     while True:
-        click.echo(_format_request(request, arguments, preview), err=True)
+        echo(_format_request(request, arguments, preview), err=True)
         answer = _read_line(question).strip().lower()
         if answer == "always" and request.reason:
             _trust_tool(box, request.tool)
@@ -37,9 +37,9 @@ def ask_approval(box: Toolbox, request: ApprovalRequest) -> ApprovalVerdict | No
         if answer in ("n", "no"):
             return Deny("refused in the terminal")
         if answer not in ("e", "edit"):
-            click.echo("Answer y to allow it, n to refuse it, or edit to change its arguments.", err=True)
+            echo("Answer y to allow it, n to refuse it, or edit to change its arguments.", err=True)
             if request.reason:
-                click.echo("Answer always to allow it, and to add the tool to the lock file.", err=True)
+                echo("Answer always to allow it, and to add the tool to the lock file.", err=True)
             continue
         try:
             edited = _edit_arguments(arguments)
@@ -59,7 +59,7 @@ def _read_line(question: str) -> str:
         answer: str = click.prompt(question, prompt_suffix=" ", err=True)
         return answer
     # `click.prompt` would write a blank to standard output, which may be redirected to a file.
-    click.echo(f"{question} ", nl=False, err=True)
+    echo(f"{question} ", nl=False, err=True)
     line = sys.stdin.readline()
     if not line:
         raise EOFError
@@ -90,7 +90,7 @@ def _trust_tool(box: Toolbox, name: str) -> None:
         print_error(str(error))
         return
     tool.distrust = ""
-    click.echo(f"Locked {tool.name} of server {tool.server} in {path}.", err=True)
+    echo(f"Locked {tool.name} of server {tool.server} in {path}.", err=True)
 
 
 def _edit_arguments(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class, split_arg_string
 
 from toolmason._core.define.schema_nodes import resolve
+from toolmason.cli.output import escape_controls
 
 _WORD_BREAKS: Final = re.compile(r"[:=]+")
 
@@ -107,7 +108,7 @@ def _complete_tools(target: str | None, incomplete: str) -> list[CompletionItem[
     box = _load_quietly(target)
     tools = () if box is None else box.tools
     return [
-        CompletionItem(tool.name, help=tool.description.strip().split("\n", 1)[0])
+        CompletionItem(tool.name, help=escape_controls(tool.description.strip().split("\n", 1)[0]))
         for tool in tools
         if tool.name.startswith(incomplete)
     ]
@@ -128,7 +129,10 @@ def _complete_parameters(
     given_keys = {re.split(r":?=", word, maxsplit=1)[0] for word in given}
     return [
         CompletionItem(
-            f"{key}=", help=str(property_schema.get("description") or "") if isinstance(property_schema, dict) else ""
+            f"{key}=",
+            help=escape_controls(str(property_schema.get("description") or "")).replace("\n", " ")
+            if isinstance(property_schema, dict)
+            else "",
         )
         for key, property_schema in properties.items()
         if key.startswith(incomplete) and key not in given_keys

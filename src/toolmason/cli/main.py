@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-import warnings
 from importlib import import_module
 from typing import Any
 
@@ -14,7 +13,7 @@ try:
 except ImportError as missing:
     raise SystemExit("The command line needs extra packages: pip install 'toolmason[cli]'") from missing
 
-from toolmason.errors import Abort, StaleManifest, ToolCallError, ToolmasonError
+from toolmason.errors import Abort, ToolCallError, ToolmasonError
 
 COMMANDS = {
     "build": "Write the manifest of a package.",
@@ -60,6 +59,7 @@ class _LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
+        import_module("toolmason.cli.output").escape_unhandled()
         found: click.Command = import_module(f"toolmason.cli.commands.{cmd_name}").command
         return found
 
@@ -86,19 +86,8 @@ def cli() -> None:
     """
 
 
-def _format_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
-) -> str:
-    """Return a `StaleManifest` warning as one line, and any other warning with its location."""
-    del line
-    if issubclass(category, StaleManifest):
-        return f"Warning: {message}\n"
-    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
-
-
 def main() -> None:
     """Run the command; exit 0 ok, 1 tool error or drift, 2 usage, 3 not found, 130 on Ctrl-C."""
-    warnings.formatwarning = _format_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Characters missing from the terminal's encoding must not end the command.
@@ -117,21 +106,27 @@ def main() -> None:
     sys.exit(code)
 
 
+def _print_error(error: Exception) -> None:
+    import_module("toolmason.cli.output").print_error(str(error))
+
+
 def _run() -> int:
     try:
         code = cli.main(prog_name="toolmason", complete_var=COMPLETE_VARIABLE, standalone_mode=False)
     except click.Abort:
         return INTERRUPTED
     except click.ClickException as mistake:
-        mistake.show()
+        shown = io.StringIO()
+        mistake.show(shown)
+        import_module("toolmason.cli.output").echo(shown.getvalue(), err=True, nl=False)
         return USAGE
     except ToolmasonError as error:
-        click.echo(f"Error: {error}", err=True)
+        _print_error(error)
         return TOOL_ERROR if isinstance(error, ToolCallError | Abort) else USAGE
     except ImportError as missing:
         # A missing extra names its install command; any other ImportError is a bug in Toolmason.
         if "pip install" not in str(missing):
             raise
-        click.echo(f"Error: {missing}", err=True)
+        _print_error(missing)
         return USAGE
     return code if isinstance(code, int) else OK

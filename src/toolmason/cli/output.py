@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import sys
+import traceback
+import warnings
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from typing_extensions import override
 
-from toolmason._core.run.progress import OnProgress, ProgressReport
 from toolmason._text import escape_hidden
+from toolmason.errors import StaleManifest
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from toolmason._core.run.progress import OnProgress, ProgressReport
 
 _KEPT_CHARACTERS: Final = "\t\u00ad\u200d\ufe0f"
 """Tab, soft hyphen, and the marks that join and select emoji."""
@@ -43,19 +49,55 @@ def escape_controls(text: str) -> str:
     return escape_hidden(text.replace("\r\n", "\n"), keep=_KEPT_CHARACTERS, strict=False)
 
 
+def echo(text: str = "", *, err: bool = False, nl: bool = True, fg: str | None = None) -> None:
+    """Print a line of the command. Control characters in it are escaped, whether it goes to a terminal or a file."""
+    escaped = escape_controls(text)
+    click.echo(escaped if fg is None else click.style(escaped, fg=fg), err=err, nl=nl)
+
+
+def escape_unhandled() -> None:
+    """Escape what other code prints through Python: warnings, log records without a handler, and exceptions."""
+    warnings.formatwarning = _format_warning
+    sys.excepthook = _show_exception
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_LogFormatter("%(levelname)s: %(message)s"))
+
+
+def _format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Return a `StaleManifest` warning as one line, and any other warning with its location."""
+    del line
+    if issubclass(category, StaleManifest):
+        return escape_controls(f"Warning: {message}\n")
+    return escape_controls(f"{filename}:{lineno}: {category.__name__}: {message}\n")
+
+
+def _show_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    echo("".join(traceback.format_exception(kind, error, trace)), err=True, nl=False)
+
+
+class _LogFormatter(logging.Formatter):
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        return escape_controls(super().format(record))
+
+
 def print_text(text: str) -> None:
     """Print a result: unchanged into a pipe; escaped, with colored JSON, on a terminal."""
     if not is_terminal():
         # `click.echo` strips escape sequences, but a pipe must receive the unchanged result.
         sys.stdout.write(f"{text}\n")
         return
-    escaped = escape_controls(text)
-    if escaped[:1] in ("{", "[") and _is_json(escaped):
-        from rich.json import JSON  # noqa: PLC0415 - as above
+    data = _parse_json(text) if text[:1] in ("{", "[") else None
+    if data is None:
+        make_console().print(escape_controls(text), soft_wrap=True)
+        return
+    from rich.highlighter import JSONHighlighter  # noqa: PLC0415 - as above
 
-        make_console().print(JSON(escaped))
-    else:
-        make_console().print(escaped, soft_wrap=True)
+    # Escaped after it is written: an escape sequence in a string would become the character again.
+    escaped = escape_controls(json.dumps(data, indent=2, ensure_ascii=False))
+    make_console().print(JSONHighlighter()(escaped), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -65,15 +107,14 @@ def print_json(value: Any) -> None:
 
 def print_error(text: str) -> None:
     """Print an error message to standard error."""
-    click.echo(f"Error: {escape_controls(text) if sys.stderr.isatty() else text}", err=True)
+    echo(f"Error: {text}", err=True)
 
 
-def _is_json(text: str) -> bool:
+def _parse_json(text: str) -> Any:
     try:
-        json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
-        return False
-    return True
+        return None
 
 
 @contextmanager
@@ -120,7 +161,7 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print_table(headings, rows)
         return
     for row in rows:
-        click.echo("  ".join(cell for cell in row if cell))
+        echo("  ".join(cell for cell in row if cell).replace("\n", "\\n"))
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -26,6 +26,7 @@ from toolmason._core.run.call_log import CALL_LOG
 from toolmason._core.toolbox.discover import discover
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason.cli.main import NOT_FOUND
+from toolmason.cli.output import print_error
 from toolmason.errors import ConfigError, UnknownTool
 from toolmason.mcp_client.source import McpServer
 
@@ -64,10 +65,8 @@ def load_toolbox(target: str | None, *, logs_failures: bool = False) -> Toolbox:
 
     Most commands print the failures of tools themselves; one that does not lets them be logged.
     """
-    if logging.lastResort is not None:
-        logging.lastResort.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
-        if not logs_failures:
-            logging.lastResort.addFilter(_is_not_about_a_call)
+    if logging.lastResort is not None and not logs_failures:
+        logging.lastResort.addFilter(_is_not_about_a_call)
     config = Config.find()
     config.check()
     if config.experimental:
@@ -183,7 +182,7 @@ def is_importable(name: str, folder: Path | None) -> bool:
 
 def fail(message: str, code: int) -> NoReturn:
     """Print an error message to standard error and exit."""
-    click.echo(f"Error: {message}", err=True)
+    print_error(message)
     raise click.exceptions.Exit(code)
 
 

@@ -8,7 +8,7 @@ from toolmason._text import pluralize
 from toolmason.build.compare.drift import Drift, find_drift
 from toolmason.build.manifest.package_manifest import ManifestFile, build_target, locate_package, write_file
 from toolmason.cli.main import DRIFT, NOT_FOUND
-from toolmason.cli.output import print_json, print_rows
+from toolmason.cli.output import echo, print_json, print_rows
 from toolmason.cli.targets import fail, is_importable
 from toolmason.errors import ConfigError
 
@@ -54,12 +54,12 @@ def _make_report(built: ManifestFile, drift: list[Drift], *, check: bool) -> dic
 
 def _print(built: ManifestFile, drift: list[Drift], *, check: bool) -> None:
     for note in built.notes:
-        click.echo(f"Note: {note}", err=True)
+        echo(f"Note: {note}", err=True)
     size = f"{pluralize(len(built.content['tools']), 'tool')} from {pluralize(len(built.content['modules']), 'module')}"
     if not drift:
-        click.echo(f"{built.path.name} of {built.content['package']} is up to date: {size}.")
+        echo(f"{built.path.name} of {built.content['package']} is up to date: {size}.")
     elif not check:
-        click.echo(f"Wrote {built.path.name} of {built.content['package']}: {size}.")
+        echo(f"Wrote {built.path.name} of {built.content['package']}: {size}.")
     else:
         print_rows(("Name", "Change"), [(change.name, change.message) for change in drift])
-        click.echo(f"The manifest is out of date. Run `toolmason build {built.content['package']}`.", err=True)
+        echo(f"The manifest is out of date. Run `toolmason build {built.content['package']}`.", err=True)

@@ -25,7 +25,7 @@ from toolmason.chat.memory import WindowMemory
 from toolmason.chat.reply import Reply, make_limit_error
 from toolmason.cli.approval import ask_approval
 from toolmason.cli.main import TOOL_ERROR
-from toolmason.cli.output import escape_controls, is_terminal, print_error, print_json
+from toolmason.cli.output import echo, is_terminal, print_error, print_json, print_text
 from toolmason.cli.targets import load_toolbox
 from toolmason.errors import ApprovalRequired, ConfigError, ToolmasonError
 from toolmason.models.by_name import LOCAL_INSTALL, model
@@ -81,7 +81,7 @@ def command(
 def choose_and_announce_model() -> str:
     """Return the default model, and print why it was chosen."""
     name, notice = choose_model()
-    click.echo(notice, err=True)
+    echo(notice, err=True)
     return name
 
 
@@ -107,7 +107,7 @@ def print_reply(reply: Reply, limits: Limits, *, as_json: bool) -> None:
     if as_json:
         print_json({**reply.save(), "text": reply.text})
     elif not is_terminal():
-        click.echo(reply.text)
+        print_text(reply.text)
     if reply.finish == "pending":
         print_error("The run is waiting for approval. Run it in a terminal, or with --yes.")
         raise click.exceptions.Exit(TOOL_ERROR)
@@ -122,7 +122,7 @@ def _describe_limit(reply: Reply, limits: Limits) -> str:
 
 
 async def _run_conversation(chat: Chat, memory: WindowMemory, *, yes: bool) -> None:
-    click.echo(HELP_TEXT, err=True)
+    echo(HELP_TEXT, err=True)
     while True:
         try:
             text = (await asyncio.to_thread(input, "> ")).strip()
@@ -136,13 +136,13 @@ async def _run_conversation(chat: Chat, memory: WindowMemory, *, yes: bool) -> N
 async def _handle_input(text: str, chat: Chat, memory: WindowMemory, *, yes: bool) -> None:
     if text == "/tools":
         for tool in chat.box.tools:
-            click.echo(f"{tool.name}  {escape_controls(tool.description)}")
+            echo(f"{tool.name}  {tool.description}")
     elif text == "/reset":
         memory.forget("")
     elif text.startswith("/save"):
         await _save(chat, text.removeprefix("/save").strip() or "conversation.json")
     elif text.startswith("/"):
-        click.echo(HELP_TEXT)
+        echo(HELP_TEXT)
     elif text:
         try:
             with _cancel_on_interrupt(chat):
@@ -151,7 +151,7 @@ async def _handle_input(text: str, chat: Chat, memory: WindowMemory, *, yes: boo
             print_error(str(error))
             return
         if reply.finish == "cancelled":
-            click.echo("Cancelled. Send another message, or /quit.", err=True)
+            echo("Cancelled. Send another message, or /quit.", err=True)
         elif reply.finish == "limit":
             print_error(_describe_limit(reply, chat.limits))
 
@@ -186,7 +186,7 @@ async def _save(chat: Chat, path: str) -> None:
     except OSError as error:
         print_error(f"Cannot write {path!r}: {error.strerror}. Name another file.")
     else:
-        click.echo(f"Saved {pluralize(len(messages), 'message')} to {path}.", err=True)
+        echo(f"Saved {pluralize(len(messages), 'message')} to {path}.", err=True)
 
 
 async def send_and_show(chat: Chat, message: MessageInput, *, yes: bool, quiet: bool, run: str | None = None) -> Reply:
@@ -208,28 +208,28 @@ async def send_and_show(chat: Chat, message: MessageInput, *, yes: bool, quiet: 
             for result in reply.results:
                 if result.call_id in approved_ids:
                     _show_result(result)
-            click.echo(escape_controls(reply.text))
+            echo(reply.text)
     if not quiet:
-        click.echo()
+        echo()
     return reply
 
 
 def _show(event: Any) -> None:
     if isinstance(event, TextDelta):
-        click.echo(escape_controls(event.text), nl=False)
+        echo(event.text, nl=False)
     elif isinstance(event, CallStarted):
         arguments = json.dumps(event.call.arguments, ensure_ascii=False, default=str)
-        click.secho(f"→ {event.call.name} {escape_controls(arguments)}", fg="cyan", err=True)
+        echo(f"→ {event.call.name} {arguments}", fg="cyan", err=True)
     elif isinstance(event, CallFinished):
         _show_result(event.result)
 
 
 def _show_result(result: ToolResult) -> None:
     if isinstance(result.error, ApprovalRequired):
-        click.secho(f"? {result.name} is waiting for approval", fg="yellow", err=True)
+        echo(f"? {result.name} is waiting for approval", fg="yellow", err=True)
         return
     mark, color = ("✓", "green") if result.ok else ("✗", "red")
-    click.secho(f"{mark} {escape_controls(result.text[:200])}  ({result.duration * 1000:.0f} ms)", fg=color, err=True)
+    echo(f"{mark} {result.text[:200]}  ({result.duration * 1000:.0f} ms)", fg=color, err=True)
 
 
 async def _make_decisions(chat: Chat, reply: Reply, *, yes: bool) -> list[Decision]:

@@ -96,4 +96,4 @@ def _format_report(report: Report) -> Iterator[str]:
 def _format_finding(finding: Finding) -> Iterator[str]:
     code = click.style(finding.code, fg=_COLORS[finding.severity], bold=True)
     yield f"{click.style(escape_controls(str(finding.location)), bold=True)}: {code} {escape_controls(finding.message)}"
-    yield click.style(f"    {finding.severity}: {finding.hint}", dim=True)
+    yield click.style(f"    {finding.severity}: {escape_controls(finding.hint)}", dim=True)

@@ -11,7 +11,7 @@ import click
 from toolmason.build.compare.comparison import ToolDiff, compare
 from toolmason.build.compare.listing import Listings, listings_of, parse_listings
 from toolmason.cli.main import DRIFT, NOT_FOUND
-from toolmason.cli.output import print_json, print_rows
+from toolmason.cli.output import echo, print_json, print_rows
 from toolmason.cli.targets import fail, load_toolbox
 
 
@@ -33,7 +33,7 @@ def command(old: str, new: str, *, as_json: bool) -> None:
     elif diffs:
         print_changes(diffs)
     else:
-        click.echo("No tool changed.")
+        echo("No tool changed.")
     if breaking:
         raise click.exceptions.Exit(DRIFT)
 

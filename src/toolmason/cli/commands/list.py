@@ -10,7 +10,7 @@ from toolmason._core.define.schema_nodes import get_json_types
 from toolmason._core.define.tool import Tool
 from toolmason.build.check.provider_limits import estimate_tokens
 from toolmason.cli.complete import complete_list
-from toolmason.cli.output import is_terminal, print_json, print_table, print_text
+from toolmason.cli.output import echo, is_terminal, print_json, print_table, print_text
 from toolmason.cli.targets import get_tool, load_toolbox
 
 
@@ -31,7 +31,7 @@ def command(target: str | None, name: str | None, tool: str | None, *, as_json: 
             print_text(json.dumps(entry, indent=2, ensure_ascii=False))
         return
     if not as_json and target is None and not box.tools:
-        click.echo("No tools are installed. Give a TARGET, or install a plugin.", err=True)
+        echo("No tools are installed. Give a TARGET, or install a plugin.", err=True)
     else:
         print_tools(box.tools, as_json=as_json)
 
@@ -55,7 +55,7 @@ def print_tools(tools: list[Tool], *, as_json: bool) -> None:
         print_table(("Tool", "Parameters", "Effects", "~Tokens", "Description"), rows)
         return
     for name, parameters, effects, tokens, summary in rows:
-        click.echo(f"{name}({parameters})  {effects}  ~{tokens} tokens  {summary}")
+        echo(f"{name}({parameters})  {effects}  ~{tokens} tokens  {summary}")
 
 
 def _make_entry(tool: Tool) -> dict[str, object]:

@@ -15,7 +15,7 @@ from toolmason.build.compare.listing import listings_of
 from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, retarget, write
 from toolmason.cli.commands.diff import print_changes
 from toolmason.cli.main import DRIFT, NOT_FOUND
-from toolmason.cli.output import print_json
+from toolmason.cli.output import echo, print_json
 from toolmason.cli.targets import fail, load_servers, load_toolbox
 from toolmason.mcp_client.source import McpServer
 
@@ -80,8 +80,8 @@ def _print(file: str, count: int, changes: Sequence[ToolDiff], *, check: bool) -
     if changes:
         print_changes(changes)
     if not check:
-        click.echo(f"Locked {pluralize(count, 'tool')} in {file}.")
+        echo(f"Locked {pluralize(count, 'tool')} in {file}.")
     elif changes:
-        click.echo("The lock is out of date. Review the changes, then run `toolmason lock`.", err=True)
+        echo("The lock is out of date. Review the changes, then run `toolmason lock`.", err=True)
     else:
-        click.echo(f"{file} is up to date: {pluralize(count, 'tool')}.")
+        echo(f"{file} is up to date: {pluralize(count, 'tool')}.")

@@ -20,7 +20,7 @@ from toolmason.cli.commands.call import run_call
 from toolmason.cli.commands.diff import print_changes
 from toolmason.cli.commands.list import print_tools
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR
-from toolmason.cli.output import print_error, print_json
+from toolmason.cli.output import echo, print_error, print_json
 from toolmason.cli.targets import connect_servers, fail, get_tool, parse_arguments
 from toolmason.mcp_client.source import McpServer
 
@@ -136,7 +136,7 @@ def health(servers: ServerList, *, as_json: bool) -> None:
     else:
         for name, state in states.items():
             detail = f"{state.latency * 1000:.0f} ms" if state.latency is not None else state.error
-            click.echo(f"{'ok' if state else 'FAILED':7} {name}  {detail}")
+            echo(f"{'ok' if state else 'FAILED':7} {name}  {detail}")
     if not all(states.values()):
         raise click.exceptions.Exit(TOOL_ERROR)
 
@@ -168,5 +168,5 @@ def approve_servers(servers: ServerList, names: Sequence[str], file: str) -> Non
         locked = approve(locked, listings, server=name)
         if changes:
             print_changes(changes)
-        click.echo(f"Locked {pluralize(len(listings), 'tool')} of server {name} in {file}.")
+        echo(f"Locked {pluralize(len(listings), 'tool')} of server {name} in {file}.")
     write(locked, file)

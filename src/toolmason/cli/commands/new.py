@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from toolmason.cli.main import USAGE
-from toolmason.cli.output import print_json
+from toolmason.cli.output import echo, print_json
 
 MAX_NAME_LENGTH: Final = 64
 
@@ -145,13 +145,13 @@ def command(name: str, *, as_json: bool) -> None:
             with path.open("x", encoding="utf-8", newline="\n") as file:
                 file.write(text.format(name=name, module=module))
     except OSError as error:
-        click.echo(f"Error: cannot write the project: {error}. Check the folder.", err=True)
+        echo(f"Error: cannot write the project: {error}. Check the folder.", err=True)
         raise click.exceptions.Exit(USAGE) from None
     written = [str(folder / relative_path) for relative_path in files]
     if as_json:
         print_json({"name": name, "module": module, "files": written})
     else:
-        click.echo("\n".join(written))
+        echo("\n".join(written))
 
 
 def make_module_name(name: str) -> str:

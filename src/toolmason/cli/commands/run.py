@@ -15,7 +15,7 @@ from toolmason.chat.chat import Chat, MessageInput
 from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.cli.commands.chat import choose_and_announce_model, model_options, print_reply, send_and_show
 from toolmason.cli.main import TOOL_ERROR
-from toolmason.cli.output import is_terminal
+from toolmason.cli.output import echo, is_terminal
 from toolmason.cli.targets import fail, load_toolbox
 from toolmason.errors import ModelError, RunTaken
 
@@ -54,7 +54,7 @@ def command(target: str | None, prompt: str | None, *, yes: bool, as_json: bool,
         chat = Chat(name, box, system=options["system"], runtime=runtime)
         command_record = {"target": make_absolute(target), "model": name, "system": options["system"], "prompt": prompt}
         runtime.add_facts(run, {"command": command_record})
-        click.echo(f"Run {run} in {options['durable']}.", err=True)
+        echo(f"Run {run} in {options['durable']}.", err=True)
         execute_run(chat, prompt, run, yes=yes, as_json=as_json)
 
 

@@ -15,7 +15,7 @@ from toolmason.chat.chat import Chat
 from toolmason.chat.durable.journal import Completed, EffectRecord, NotExecuted, RunRecord, SqliteRuntime
 from toolmason.cli.commands.run import DEFAULT_JOURNAL, execute_run
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE
-from toolmason.cli.output import escape_controls, print_json, print_rows
+from toolmason.cli.output import echo, print_json, print_rows
 from toolmason.cli.targets import fail, load_toolbox
 from toolmason.errors import ConfigError, RunTaken
 
@@ -53,13 +53,13 @@ def show(path: str, run: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json({**_make_entry(record), "effects": [effect.to_dict() for effect in effects]})
         return
-    click.echo(f"{record.run}  {record.state}  {_format_time(record.begun)}  {escape_controls(_format_prompt(record))}")
+    echo(f"{record.run}  {record.state}  {_format_time(record.begun)}  {_format_prompt(record)}")
     for effect in effects:
-        click.echo(escape_controls(_format_effect(effect)))
+        echo(_format_effect(effect))
     if record.facts.get("text"):
-        click.echo(escape_controls(str(record.facts["text"])))
+        echo(str(record.facts["text"]))
     for effect in runtime.interrupted_calls(record.run) if not record.held else ():
-        click.echo(
+        echo(
             f"{effect.key} was interrupted, and its outcome is unknown. Pass to `toolmason runs resume`: "
             f"--done {effect.key}=RESULT or --again {effect.key}. Without it, the model is informed.",
             err=True,
@@ -89,7 +89,7 @@ def resume(path: str, run: str | None, **options: Any) -> None:
     resumable = [record for record in runtime.runs() if record.state in RESUMABLE_STATES]
     records = resumable if run is None else [_find_record(runtime, run)]
     if not records:
-        click.echo("No runs to resume.", err=True)
+        echo("No runs to resume.", err=True)
     codes = [_resume(runtime, record, options) for record in records]
     if any(codes):
         raise click.exceptions.Exit(max(codes))

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from toolmason._text import pluralize
+from toolmason.cli.output import echo
 from toolmason.cli.targets import load_toolbox
 from toolmason.errors import ConfigError
 
@@ -58,6 +59,6 @@ def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio
     path = "/" + options["path"].strip("/")
 
     def announce(port: int) -> None:
-        click.echo(f"Serving {pluralize(len(box), 'tool')} on http://{options['host']}:{port}{path}", err=True)
+        echo(f"Serving {pluralize(len(box), 'tool')} on http://{options['host']}:{port}{path}", err=True)
 
     serve(box, "http", host=options["host"], port=options["port"], path=path, started=announce, **http_options)
