@@ -26,7 +26,24 @@ BLANK_CHARACTERS: Final = frozenset(
     for number in range(first, last + 1)
 )
 """Characters that render as blank, although their category is letter or mark."""
+MAX_MESSAGE_CHARS: Final = 2000
+"""Maximum length of a message in a log."""
 _NOT_PLAIN: Final = r"[^\n\x20-\x7e\xa1-\xac\xae-\u024f]"  # compiled with the first text: 0.3 ms at start-up
+
+
+_LOOK_ALIKES: Final = dict(
+    zip(map(ord, "авекмнорстухѕіјԁԛԝһӏαβεικνορτυχωոսօցɡı"), "abekmhopctyxsijdqwhlabeikvoptuxwnuoggi", strict=True)
+)
+"""Letters of other alphabets that look like Latin ones, in lower case."""
+
+
+def make_name_key(name: str) -> str:
+    """Return a key that is the same for names that a reader can take for each other."""
+    if name.isascii():
+        return name.strip().lower()
+    from unicodedata import normalize  # noqa: PLC0415 - 1 ms at start-up, needed only for such names
+
+    return normalize("NFKC", name).strip().casefold().translate(_LOOK_ALIKES)
 
 
 def pluralize(count: int, what: str) -> str:
@@ -120,3 +137,9 @@ def _index_names(names: tuple[str, ...]) -> dict[str, list[int]]:
 def _split_name(name: str) -> set[str]:
     padded = f" {name.casefold()} "
     return {padded[start : start + 3] for start in range(len(padded) - 2)}
+
+
+def to_line(text: str) -> str:
+    """Return text for one line of a log: shortened, and with line breaks and control characters escaped."""
+    short = text if len(text) <= MAX_MESSAGE_CHARS else f"{text[:MAX_MESSAGE_CHARS]}…"
+    return short if short.isprintable() else escape_hidden(short).replace("\n", "\\n")

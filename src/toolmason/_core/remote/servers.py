@@ -15,6 +15,7 @@ from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool, get_root
 from toolmason._core.remote.protocol import Health, OnConflict, Remote, ServerRequestHandlers, Watcher
 from toolmason._core.values.content import Content
+from toolmason._text import make_name_key
 from toolmason.errors import DefinitionError, DuplicateTool, RemoteError, ToolmasonError, clip
 
 _log = logging.getLogger("toolmason")
@@ -33,7 +34,7 @@ class ServerNames:
     local_prompts: frozenset[str] = frozenset()
     """Names of the toolbox's own prompts."""
     tool_owners: dict[str, str] = field(default_factory=dict)
-    """Server that first used each tool name, and keeps it."""
+    """Server that first used each tool name, or one that looks like it, and keeps it."""
     prompt_owners: dict[str, str] = field(default_factory=dict)
     warned: set[str] = field(default_factory=set)
     """Names of shadowed tools that are already logged."""
@@ -118,9 +119,10 @@ class Remotes:
         by_name: dict[str, Tool] = {}
         self._conflict = None
         self._shadowed = {}
+        local_keys = frozenset(map(make_name_key, self.names.local_tools))
         for source in self.sources:
             for tool in source.lists.tools:
-                name = self._name_for(source, tool, by_name)
+                name = self._name_for(source, tool, by_name, local_keys)
                 by_name[name] = rename_tool(tool, name)
                 bare_name = name.removeprefix(f"{source.name}__")
                 # A tool of a nested toolbox has its full name already, which must not be one that the server chose.
@@ -135,16 +137,17 @@ class Remotes:
         """Names of the tools that a local tool shadows, each with the name of that tool. They can be called."""
         return self._shadowed if self.tools else {}
 
-    def _name_for(self, source: Remote, tool: Tool, by_name: Mapping[str, Tool]) -> str:
+    def _name_for(self, source: Remote, tool: Tool, by_name: Mapping[str, Tool], local_keys: frozenset[str]) -> str:
         qualified_name = f"{source.name}__{tool.name}"
         if self.on_conflict == "prefix":
             return qualified_name
         # A name stays with its first server even while that server is down: arguments must not reach another server.
-        owner = self.names.tool_owners.setdefault(tool.name, source.name)
-        if tool.name not in self.names.local_tools and tool.name not in by_name and owner == source.name:
+        key = make_name_key(tool.name)
+        owner = self.names.tool_owners.setdefault(key, source.name)
+        if key not in local_keys and tool.name not in by_name and owner == source.name:
             return tool.name
         if self.on_conflict == "error":
-            other_origin = "a local tool" if tool.name in self.names.local_tools else f"server {owner!r}"
+            other_origin = "a local tool" if key in local_keys else f"server {owner!r}"
             self._conflict = self._conflict or DuplicateTool(tool.name, other_origin, tool.origin)
         elif qualified_name not in self.names.warned:
             self.names.warned.add(qualified_name)

@@ -12,7 +12,7 @@ from toolmason._core.call.call_policy import CallPolicy
 from toolmason._core.call.limits import RunState
 from toolmason._core.call.long_results import ResultStore
 from toolmason._core.catalog.catalog import (
-    READ_RESULT,
+    BUILT_IN_NAMES,
     Catalog,
     CatalogItem,
     carry_policy,
@@ -152,7 +152,7 @@ class ToolboxState:
         for server in servers:
             self.remotes.add(server)
         if self.owns_remotes:
-            self.remotes.names.local_tools = frozenset((*catalog.tools, READ_RESULT))
+            self.remotes.names.local_tools = frozenset((*catalog.tools, *BUILT_IN_NAMES))
             self.remotes.names.local_prompts = frozenset(catalog.prompts)
         return dataclasses.replace(self, catalog=catalog, problems=problems, is_conditional=is_conditional)
 

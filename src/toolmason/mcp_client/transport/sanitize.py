@@ -7,6 +7,7 @@ server wrote. Both are prevented here.
 from __future__ import annotations
 
 import logging
+import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ _EMOJI_SELECTOR: Final = "\ufe0f"
 _INFORMATION_SIGN: Final = "\u2139"
 """The only emoji that Unicode categorizes as a letter."""
 _VIRAMA_CLASS: Final = 9
+_SIMILAR_ALPHABETS: Final = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC"})
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -148,7 +150,7 @@ def find_tool_problem(entry: Any) -> str | None:
     """Return why a tool definition is rejected, or None if it is valid."""
     if not isinstance(entry, dict):
         return "it is not an object"
-    if (reason := _find_text_problem(entry)) is not None:
+    if (reason := _find_text_problem(entry) or _find_name_problem(entry["name"])) is not None:
         return reason
     schema, output = entry.get("inputSchema"), entry.get("outputSchema")
     if not isinstance(schema, dict):
@@ -166,12 +168,32 @@ def find_tool_problem(entry: Any) -> str | None:
     return _find_model_problem(entry, mcp_types.Tool)
 
 
+def _find_name_problem(name: str) -> str | None:
+    """Return why the name of a tool or prompt can be taken for another one, or None."""
+    if name != name.strip():
+        return "its name begins or ends with a blank"
+    if ".." in re.split(r"[/\\]", name):
+        return "its name contains the path `..`"
+    if name.isascii():
+        return None
+    if unicodedata.normalize("NFKC", name) != unicodedata.normalize("NFC", name):
+        return "its name contains a character that looks like another one"
+    # Letters of one of these alphabets look like those of another one.
+    alphabets = {unicodedata.name(character, "").partition(" ")[0] for character in name if character.isalpha()}
+    if len(alphabets & _SIMILAR_ALPHABETS) > 1:
+        return f"its name mixes the alphabets {' and '.join(sorted(alphabets & _SIMILAR_ALPHABETS))}"
+    return None
+
+
 def find_entry_problem(entry: Any, model: type[BaseModel]) -> str | None:
     """Return why a prompt, resource or template is rejected, or None if it is valid."""
     if not isinstance(entry, dict):
         return "it is not an object"
-    max_bytes = MAX_NAME_BYTES if model is mcp_types.Prompt else MAX_RESOURCE_NAME_BYTES
-    return _find_text_problem(entry, max_bytes) or _find_extra_problem(entry) or _find_model_problem(entry, model)
+    is_prompt = model is mcp_types.Prompt
+    reason = _find_text_problem(entry, MAX_NAME_BYTES if is_prompt else MAX_RESOURCE_NAME_BYTES)
+    if is_prompt and reason is None:
+        reason = _find_name_problem(entry["name"])
+    return reason or _find_extra_problem(entry) or _find_model_problem(entry, model)
 
 
 def _find_model_problem(entry: dict[str, Any], model: type[BaseModel]) -> str | None:
