@@ -194,6 +194,12 @@ class Abort(ToolmasonError):
     """Raise it from a tool to stop the whole run. The model never sees it."""
 
 
+def _scrub(text: str) -> str:
+    from toolmason._secrets import scrub  # noqa: PLC0415 - 1 ms at start-up, needed only for a failure
+
+    return scrub(text)
+
+
 class ToolCallError(ToolmasonError):
     """One call failed. The result carries the error; the model reads `to_model()`."""
 
@@ -290,7 +296,7 @@ class ExecutionError(ToolCallError):
     code = "execution_error"
 
     def __init__(self, tool: str, cause: BaseException, *, retryable: bool = False) -> None:
-        detail = safe_str(cause)
+        detail = _scrub(safe_str(cause))
         message = f"{tool} failed: {type(cause).__name__}" + (f": {detail}" if detail else "")
         super().__init__(message, tool=tool, retryable=retryable)
         self.__cause__ = cause
@@ -397,9 +403,9 @@ class RemoteError(ToolCallError):
         self.server = server
         self.phase = phase
         """Operation that failed: `connect`, `list`, `call`, `read` …"""
-        self.reason = reason = reason.rstrip(".")
+        self.reason = reason = _scrub(reason.rstrip("."))
         """Root cause."""
-        self.stderr = stderr
+        self.stderr = stderr = _scrub(stderr)
         """Last line that the server wrote to standard error."""
         stderr_text = f" Last stderr line: {clip(stderr, 200)}" if stderr else ""
         super().__init__(f"Server {server!r}, {phase}: {reason}.{stderr_text}", tool=tool, retryable=retryable)

@@ -7,9 +7,10 @@ import pytest
 from models.server import answer, provider, stream
 from models.test_transport import all_of
 from toolmason import model
+from toolmason._secrets import mask_values
 from toolmason.errors import ModelError
 from toolmason.models import ModelRequest
-from toolmason.models.http.redaction import find_secrets, redact, redact_error
+from toolmason.models.http.redaction import find_secrets, redact_error
 
 KEY = "sk-SECRET-0123456789abcdef"
 FAILED = {
@@ -104,7 +105,7 @@ def test_what_stands_in_an_address_or_a_header_is_secret_too():
     ],
 )
 def test_a_key_that_was_cut_is_struck_out_too(text, left):
-    assert redact(text, [KEY, "a", ""]) == left
+    assert mask_values(text, [KEY, "a", ""]) == left
 
 
 def test_a_cause_that_shows_nothing_is_kept():

@@ -20,7 +20,7 @@ from toolmason._core.call.deadlines import Deadline
 from toolmason._core.catalog.catalog import READ_RESULT
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
-from toolmason._core.run.call_log import CALL_LOG, to_line
+from toolmason._core.run.call_log import CALL_LOG
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.toolbox.approvals import restore_call
 from toolmason._core.toolbox.exchange import Finished, ModelReply, ModelRequest, Usage
@@ -29,6 +29,7 @@ from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Strategy
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
+from toolmason._text import to_line
 from toolmason.chat.durable.effects import (
     REPLY_SERIALIZER,
     RESULT_SERIALIZER,

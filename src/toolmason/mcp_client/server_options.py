@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.values.policy import INHERIT, Inherit, Timeout
+from toolmason._secrets import remember_secrets
 from toolmason.errors import DefinitionError
 
 AuthCallback: TypeAlias = Callable[[ToolContext[Any]], "str | Mapping[str, str] | Awaitable[Any] | None"]
@@ -92,6 +93,7 @@ class ServerSpec:
         return self.connect_timeout if isinstance(seconds, Inherit | None) else min(seconds, self.connect_timeout)
 
     def __post_init__(self) -> None:
+        remember_secrets((self.env or {}, self.headers or {}))
         for option in ("include", "exclude", "send_context"):
             value = getattr(self, option)
             object.__setattr__(self, option, (value,) if isinstance(value, str) else tuple(value))

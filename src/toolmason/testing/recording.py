@@ -17,6 +17,7 @@ from toolmason._core.call.limits import to_json_like
 from toolmason._core.toolbox.exchange import Finished, ModelEvent, ModelReply, ModelRequest, iter_reply_events
 from toolmason._core.values.messages import dump_result, load_result
 from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason._secrets import SECRET_NAMES, SECRET_PATTERNS
 from toolmason.errors import Abort, ConfigError, clip
 from toolmason.models.by_name import model as make_model
 from toolmason.models.protocol import Model
@@ -24,17 +25,6 @@ from toolmason.models.protocol import Model
 FORMAT: Final = "toolmason-recording"
 VERSION: Final = 1
 REDACTED: Final = "[redacted]"
-SECRET_KEYS: Final = re.compile(
-    r"(?i)(api[_-]?key|authorization|passw(or)?d|passphrase|secret|token|cookie|private[_-]?key)$"
-)
-"""Pattern for the end of field names whose values are redacted, such as `client_secret`."""
-SECRET_PATTERNS: Final = (
-    r"\bsk-[\w-]{8,}",
-    r"(?i)\bbearer\s+[\w.~+/=-]{8,}",
-    r"\bgh[pousr]_\w{20,}",
-    r"\bAKIA[A-Z0-9]{16}\b",
-)
-"""Patterns that are redacted in any string."""
 
 RecordingMode = Literal["auto", "record", "replay"]
 
@@ -137,7 +127,7 @@ class Recording:
         """Return JSON data without secrets."""
         if isinstance(value, Mapping):
             return {
-                key: REDACTED if isinstance(part, str) and SECRET_KEYS.search(str(key)) else self.redact(part)
+                key: REDACTED if isinstance(part, str) and re.search(SECRET_NAMES, str(key)) else self.redact(part)
                 for key, part in value.items()
             }
         if isinstance(value, list | tuple):

@@ -29,6 +29,7 @@ from toolmason._core.run.execute import (
 from toolmason._core.values.content import Text
 from toolmason._core.values.policy import EngineSettings, OnError
 from toolmason._core.values.results import Arguments, ResultFields, ToolResult, make_result, replace_result
+from toolmason._secrets import scrub
 from toolmason.errors import (
     Abort,
     ApprovalDenied,
@@ -160,6 +161,9 @@ async def make_failure(route: Route, error: BaseException, failed: FailedCall) -
         call_error = error.error
     else:
         call_error = _to_call_error(route, error, failed)
+        if isinstance(call_error, ExecutionError):
+            call_error.message = scrub(call_error.message, route.context, failed.context)
+            call_error.args = (call_error.message,)
         log_failure(call_error, failed.call_id, failed.arguments, route.context, failed.context)
     if callable(route.on_error):
         result = await _apply_error_function(route, call_error)

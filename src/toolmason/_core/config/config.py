@@ -20,6 +20,7 @@ from toolmason._core.config.layers import (
 )
 from toolmason._core.config.mcp_json import ServerSettings, read_mcp_json
 from toolmason._core.values.policy import EngineSettings, Limits
+from toolmason._secrets import remember_secrets
 from toolmason.errors import ConfigError
 
 FILE_NAMES: Final = ("toolmason.toml", "pyproject.toml", "toolmason.properties")
@@ -49,6 +50,8 @@ class Config(Mapping[str, Any]):
         environment_layer = read_environment(os.environ if environ is None else environ)
         self._entries = ConfigEntries.merge([*files, environment_layer, read_mapping(values or {})])
         self._servers = json_servers
+        if self._entries.by_key:
+            remember_secrets({entry.key: entry.value for entry in self._entries.by_key.values()})
 
     @classmethod
     def load(

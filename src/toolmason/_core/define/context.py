@@ -16,6 +16,7 @@ from typing_extensions import TypeVar
 
 from toolmason._core.values.policy import TraceOptions
 from toolmason._core.values.results import ToolCall
+from toolmason._secrets import SAFE_RECORDS, scrub
 from toolmason.errors import ConfigError, DefinitionError, clip
 
 if TYPE_CHECKING:  # 15 ms at start-up, needed only with settings or when served
@@ -235,6 +236,7 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger that carries the call's id and the tool's name."""
         logger = logging.getLogger(f"toolmason.tools.{self._call.name}")
+        logger.addFilter(SAFE_RECORDS)
         call_fields = {"call_id": self._call.id, "tool": self._call.name}
         client = self._values.get(CLIENT_KEY)
         if client is None:
@@ -286,7 +288,7 @@ class _ForwardingLogger(logging.LoggerAdapter[logging.Logger]):
         self._on_log = on_log
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        self._on_log(level, str(msg) % args if args else str(msg))
+        self._on_log(level, scrub(str(msg) % args if args else str(msg)))
         super().log(level, msg, *args, **kwargs)
 
 

@@ -7,12 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from toolmason._secrets import mask_values
 from toolmason.errors import ModelError
 
-_MIN_SECRET_CHARS: Final = 4
-"""Shorter strings are not keys and would match ordinary text."""
-_MIN_PREFIX_CHARS: Final = 8
-"""Minimum length of a key prefix that is redacted as well, because text may be truncated within the key."""
 _PUBLIC_HEADERS: Final = frozenset({"anthropic-version", "anthropic-beta", "content-type", "accept"})
 _SECRET_PARAMETER: Final = re.compile(r"key|token|sig", re.IGNORECASE)
 _CLIENT_SECRET_ATTRIBUTES: Final = ("api_key", "auth_token", "admin_api_key", "_azure_ad_token", "aws_secret_key")
@@ -38,26 +35,14 @@ def find_client_secrets(client: Any) -> tuple[str, ...]:
     return tuple(value for value in found if isinstance(value, str))
 
 
-def redact(text: str, secrets: Iterable[str]) -> str:
-    """Return text without secrets, and without prefixes of secrets left by truncation."""
-    for secret in sorted({*secrets}, key=len, reverse=True):
-        if len(secret) < _MIN_SECRET_CHARS:
-            continue
-        text = text.replace(secret, "…")
-        if len(secret) > _MIN_PREFIX_CHARS and secret[:_MIN_PREFIX_CHARS] in text:
-            for length in range(len(secret) - 1, _MIN_PREFIX_CHARS - 1, -1):
-                text = text.replace(secret[:length], "…")
-    return text
-
-
 def redact_error(error: ModelError, secrets: Iterable[str]) -> None:
     """Remove secrets from an error, and drop its cause and context if they contain one."""
     known = tuple(secrets)
-    error.args = tuple(redact(part, known) if isinstance(part, str) else part for part in error.args)
+    error.args = tuple(mask_values(part, known) if isinstance(part, str) else part for part in error.args)
     for name, value in vars(error).items():
         if isinstance(value, str):
-            setattr(error, name, redact(value, known))
-    if any(text != redact(text, known) for text in map(_describe_error, _iterate_causes(error))):
+            setattr(error, name, mask_values(value, known))
+    if any(text != mask_values(text, known) for text in map(_describe_error, _iterate_causes(error))):
         error.__cause__ = error.__context__ = None
 
 

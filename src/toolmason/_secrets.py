@@ -1,0 +1,139 @@
+"""Find secrets in data and text, and mask them: one mechanism for logs, error messages and recordings."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic_core import to_json
+from typing_extensions import override
+
+from toolmason._text import escape_hidden, to_line
+
+MASK: Final = "…"
+MAX_SECRETS: Final = 100
+"""Maximum number of secrets of a call that are searched in text. If there are more, all of it is masked."""
+MAX_KNOWN: Final = 1000
+"""Maximum number of secrets of settings that are remembered; the oldest are forgotten."""
+MIN_SECRET_CHARS: Final = 4
+"""Minimum length of a secret that is masked in text. Shorter strings occur by chance."""
+MIN_SETTING_CHARS: Final = 8
+"""The same for values of the environment, which hold many ordinary words."""
+_MIN_PREFIX_CHARS: Final = 8
+"""Minimum length of a prefix of a secret that is masked as well, because text may be truncated within the secret."""
+
+# Compiled if needed: 1 ms at start-up.
+SECRET_NAMES: Final = (
+    r"(?i)authori[sz]ation|cookie|credential|token|secret|passw|passphrase|api[_-]?key|(private|access)[_-]?key"  # noqa: S105 - names, no value
+)
+"""Names of fields whose values are secret."""
+LOGGED_NAMES: Final = rf"{SECRET_NAMES}|\bkey\b"
+_SETTING_NAMES: Final = rf"{SECRET_NAMES}|(\b|_)key$|[._-](pwd|dsn|auth)$"
+SECRET_PATTERNS: Final = (
+    r"\bsk-[\w-]{8,}",
+    r"(?i)\bbearer\s+[\w.~+/=-]{8,}",
+    r"(?i)\bbasic\s+[\w+/]{12,}=*",
+    r"\bgh[pousr]_\w{20,}",
+    r"\bgithub_pat_\w{20,}",
+    r"\bxox[abeoprs]-[\w-]{10,}",
+    r"\bAKIA[A-Z0-9]{16}\b",
+    r"\bAIza[\w-]{30,}",
+    r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+    r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*",
+)
+"""Patterns of keys and credentials, which are masked in any string."""
+_ASSIGNED: Final = (
+    r"(?i)((?:api[_-]?key|token|passw(?:or)?d|pwd|secret|signature|\bsig)[\"']?"
+    r"(?:=|\s*[=:](?!//)\s*(?=[\"']?[^\s\"'&,;]*\d))[\"']?)[^\s\"'&,;)}]{4,}"
+)
+"""A name and its value, as in `password=…` and `"token": "…1"`."""
+_URL_PASSWORD: Final = r"://[^/\s:@]*:([^/\s@]+)@"  # noqa: S105 - a pattern
+_known: dict[str, None] = {}
+
+
+def iter_secrets(content: Any, names: str = LOGGED_NAMES, *, is_secret: bool = False) -> Iterator[str]:
+    """Yield the strings in fields whose names say that they are secret, at any depth."""
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            yield from iter_secrets(value, names, is_secret=is_secret or re.search(names, str(key)) is not None)
+    elif isinstance(content, list | tuple):
+        for item in content:
+            yield from iter_secrets(item, names, is_secret=is_secret)
+    elif is_secret and isinstance(content, str) and len(content) >= MIN_SECRET_CHARS:
+        yield content
+
+
+def remember_secrets(settings: Any) -> None:
+    """Mask from now on the values of settings whose names say that they are secret."""
+    _known.update(dict.fromkeys(iter_secrets(settings, _SETTING_NAMES)))
+    for oldest in list(islice(_known, max(0, len(_known) - MAX_KNOWN))):
+        del _known[oldest]
+
+
+def mask_values(text: str, secrets: Iterable[str]) -> str:
+    """Return text without secrets, without their escaped forms, and without prefixes left by truncation."""
+    for secret in sorted({*secrets}, key=len, reverse=True):
+        if len(secret) < MIN_SECRET_CHARS:
+            continue
+        for form in (secret, repr(secret)[1:-1], to_json(secret).decode()[1:-1]):
+            text = text.replace(form, MASK)
+        if len(secret) > _MIN_PREFIX_CHARS and secret[:_MIN_PREFIX_CHARS] in text:
+            for length in range(len(secret) - 1, _MIN_PREFIX_CHARS - 1, -1):
+                text = text.replace(secret[:length], MASK)
+    return text
+
+
+def scrub(text: str, *data: Any) -> str:
+    """Return text without what looks like a key, without secrets of the settings, and without those in `data`."""
+    secrets = set(islice((secret for item in data for secret in iter_secrets(item)), MAX_SECRETS + 1))
+    if len(secrets) > MAX_SECRETS:
+        return MASK
+    if not text:
+        return text
+    secrets.update(secret for secret in _known if secret in text)
+    for name, value in os.environ.items():
+        if len(value) >= MIN_SETTING_CHARS:
+            if value in text and re.search(_SETTING_NAMES, name) and not Path(value).exists():
+                secrets.add(value)
+            elif "@" in value:
+                secrets.update(re.findall(_URL_PASSWORD, value))
+    text = mask_values(text, secrets)
+    for pattern in SECRET_PATTERNS:
+        text = re.sub(pattern, MASK, text)
+    return re.sub(_ASSIGNED, rf"\1{MASK}", text)
+
+
+class SafeRecords(logging.Filter):
+    """Make each record one line without secrets: the arguments of a message may hold text of a server or a tool."""
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = _to_safe(record.msg)
+        if isinstance(record.args, tuple):
+            record.args = tuple(map(_to_safe, record.args))
+        elif record.args:
+            record.args = {name: _to_safe(value) for name, value in record.args.items()}
+        if record.exc_info and record.exc_text is None:
+            record.exc_text = format_stack(record.exc_info[1])
+        return True
+
+
+def _to_safe(value: object) -> Any:
+    return value if isinstance(value, int | float) else to_line(scrub(str(value)))
+
+
+def format_stack(error: BaseException | None, *data: Any) -> str:
+    """Return the stack of an exception for a log."""
+    # Each line is marked, so that a line break in a message cannot forge a record.
+    text = scrub("".join(traceback.format_exception(error)).rstrip(), *data)
+    return f"| {escape_hidden(text)}".replace("\n", "\n| ")
+
+
+SAFE_RECORDS: Final = SafeRecords()
