@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
-import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pydantic_core import to_json
-from typing_extensions import override
+from toolmason._text import escape_hidden, safe_str, to_line
 
-from toolmason._text import escape_hidden, to_line
+if TYPE_CHECKING:
+    import logging
 
 MASK: Final = "…"
 MAX_SECRETS: Final = 100
@@ -79,6 +77,8 @@ def remember_secrets(settings: Any) -> None:
 
 def mask_values(text: str, secrets: Iterable[str]) -> str:
     """Return text without secrets, without their escaped forms, and without prefixes left by truncation."""
+    from pydantic_core import to_json  # noqa: PLC0415 - a model is made without it
+
     for secret in sorted({*secrets}, key=len, reverse=True):
         if len(secret) < MIN_SECRET_CHARS:
             continue
@@ -100,7 +100,8 @@ def scrub(text: str, *data: Any) -> str:
     secrets.update(secret for secret in _known if secret in text)
     for name, value in os.environ.items():
         if len(value) >= MIN_SETTING_CHARS:
-            if value in text and re.search(_SETTING_NAMES, name) and not Path(value).exists():
+            # `Path.exists` raises for some strings that are no path.
+            if value in text and re.search(_SETTING_NAMES, name) and not os.path.exists(value):  # noqa: PTH110
                 secrets.add(value)
             elif "@" in value:
                 secrets.update(re.findall(_URL_PASSWORD, value))
@@ -110,30 +111,33 @@ def scrub(text: str, *data: Any) -> str:
     return re.sub(_ASSIGNED, rf"\1{MASK}", text)
 
 
-class SafeRecords(logging.Filter):
-    """Make each record one line without secrets: the arguments of a message may hold text of a server or a tool."""
+def write_private(path: str | Path, data: bytes, *, new: bool = False) -> None:
+    """Write a file that only its owner can read. With `new`, fail if it exists."""
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if new else os.O_TRUNC)
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+        file.write(data)
 
-    @override
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = _to_safe(record.msg)
-        if isinstance(record.args, tuple):
-            record.args = tuple(map(_to_safe, record.args))
-        elif record.args:
-            record.args = {name: _to_safe(value) for name, value in record.args.items()}
-        if record.exc_info and record.exc_text is None:
-            record.exc_text = format_stack(record.exc_info[1])
-        return True
+
+def make_record_safe(record: logging.LogRecord) -> bool:
+    """Make a log record one line without secrets: its message may hold text of a server or a tool. A filter."""
+    record.msg = _to_safe(record.msg)
+    if isinstance(record.args, tuple):
+        record.args = tuple(map(_to_safe, record.args))
+    elif record.args:
+        record.args = {name: _to_safe(value) for name, value in record.args.items()}
+    if record.exc_info and record.exc_text is None:
+        record.exc_text = format_stack(record.exc_info[1])
+    return True
 
 
 def _to_safe(value: object) -> Any:
-    return value if isinstance(value, int | float) else to_line(scrub(str(value)))
+    return value if isinstance(value, int | float) else to_line(scrub(safe_str(value)))
 
 
 def format_stack(error: BaseException | None, *data: Any) -> str:
     """Return the stack of an exception for a log."""
+    import traceback  # noqa: PLC0415 - 2 ms at start-up, needed only for a failure
+
     # Each line is marked, so that a line break in a message cannot forge a record.
     text = scrub("".join(traceback.format_exception(error)).rstrip(), *data)
     return f"| {escape_hidden(text)}".replace("\n", "\n| ")
-
-
-SAFE_RECORDS: Final = SafeRecords()

@@ -74,8 +74,8 @@ def clip(text: str, limit: int = 80) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def safe_str(error: BaseException) -> str:
-    """Return `str(error)`, or an empty string if the exception's `__str__` fails."""
+def safe_str(error: object) -> str:
+    """Return `str(error)`, or an empty string if its `__str__` fails."""
     try:
         return str(error).encode("utf-8", "backslashreplace").decode("utf-8")
     except Exception:  # noqa: BLE001 - a broken __str__ must not hide the error

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import toolmason
 from toolmason import Chat, Config, McpServer, Toolbox, ToolContext, tool
-from toolmason._secrets import MAX_KNOWN, MAX_SECRETS, SAFE_RECORDS, _known, remember_secrets, scrub
+from toolmason._secrets import MAX_KNOWN, MAX_SECRETS, _known, make_record_safe, remember_secrets, scrub
 from toolmason.errors import ExecutionError, RemoteError
 from toolmason.models import ScriptedModel
 
@@ -151,7 +151,7 @@ def test_every_logger_of_the_package_is_known():
 def test_a_record_is_one_line_without_control_characters_and_secrets(name, arguments):
     written = io.StringIO()
     handler, logger = logging.StreamHandler(written), logging.getLogger(name)
-    logger.addFilter(SAFE_RECORDS)
+    logger.addFilter(make_record_safe)
     logger.addHandler(handler)
     try:
         logger.error(*arguments)

@@ -11,6 +11,7 @@ from providers.samples import box
 from toolmason import Message, ToolCall, model
 from toolmason.errors import ConfigError, ModelError, UnsupportedProvider
 from toolmason.models import Finished, Model, ModelReply, ModelRequest, ScriptedModel, TextDelta, ToolChoice
+from toolmason.models.http.endpoints import make_endpoint
 
 
 @pytest.fixture(autouse=True)
@@ -213,3 +214,40 @@ def test_a_reply_with_another_message_has_the_calls_of_that_one():
     reply = ModelReply(Message("assistant"), [ToolCall("a", "now", {})], "calls")
 
     assert replace(reply, message=Message("assistant", "No.")).calls == ()
+
+
+# --- the key of the environment -------------------------------------------------------------------
+
+OWN = {
+    "openai": ("OPENAI_API_KEY", "https://api.openai.com", "https://eu.api.openai.com/v1"),
+    "openai-chat": ("OPENAI_API_KEY", "https://api.openai.com/v1", "https://eu.api.openai.com:443/v1"),
+    "anthropic": ("ANTHROPIC_API_KEY", "https://api.anthropic.com", "https://api.anthropic.com/v1"),
+    "gemini": (
+        "GEMINI_API_KEY",
+        "https://generativelanguage.googleapis.com/v1",
+        "https://generativelanguage.googleapis.com",
+    ),
+}
+OTHERS = (
+    "http://127.0.0.1:1/v1",
+    "https://evil.example/{host}",
+    "https://{host}.evil.example",
+    "https://x{host}",
+    "https://{host}@evil.example",
+    "https://evil.example#{host}",
+    "http://{host}",
+)
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_the_key_of_the_environment_goes_only_to_the_host_of_its_provider(kind, monkeypatch):
+    variable, *own = OWN[kind]
+    host = own[0].split("/")[2]
+    monkeypatch.setenv(variable, "env-key")
+
+    def sent(url, **words):
+        return "env-key" in str(make_endpoint(kind, "m", base_url=url, api_key=None, **words).headers)
+
+    assert [url for url in own if not sent(url)] == []
+    assert [url for url in OTHERS if sent(url.format(host=host))] == []
+    assert "mine" in str(make_endpoint(kind, "m", base_url=OTHERS[0], api_key="mine").headers)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import re
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
@@ -19,7 +21,10 @@ from toolmason._core.define.tool import FunctionTool, Tool
 from toolmason._core.values.content import Text
 from toolmason._core.values.definition import ToolOptions
 from toolmason._core.values.results import ToolResult, replace_result
+from toolmason._secrets import write_private
 from toolmason.errors import ToolError
+
+_log = logging.getLogger("toolmason")
 
 _MAX_READ_CHARS: Final = 64 * 1024
 _MAX_MATCHES: Final = 50
@@ -55,17 +60,27 @@ class ResultStore:
         # Without an owner, only an unguessable handle separates callers.
         handle = f"result_{next(_handle_numbers)}_{os.urandom(16).hex()}"
         key = (_result_owner.get(), handle)
-        entry: str | Path = text
-        if self.directory is not None:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            entry = self.directory / f"{handle}.txt"
-            entry.write_bytes(text.encode())
+        entry = text if self.directory is None else self._write(self.directory, handle, text)
         with self._lock:
             self._entries[key] = entry
             self._sizes[key] = len(text.encode())
             while len(self._entries) > 1 and sum(self._sizes.values()) > self.limit:
                 self._drop(next(iter(self._entries)))
         return handle
+
+    @staticmethod
+    def _write(directory: Path, handle: str, text: str) -> str | Path:
+        """Write a result to a file. Return the text if the directory cannot hold it: the tool has run."""
+        path = directory / f"{handle}.txt"
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_private(path, text.encode())
+        except OSError as error:
+            _log.warning("a long result is kept in memory: %s cannot be written: %s", path, error.strerror)
+            with suppress(OSError):
+                path.unlink()
+            return text
+        return path
 
     def read(self, handle: str) -> str:
         """Return a stored text.

@@ -16,7 +16,7 @@ from typing_extensions import TypeVar
 
 from toolmason._core.values.policy import TraceOptions
 from toolmason._core.values.results import ToolCall
-from toolmason._secrets import SAFE_RECORDS, scrub
+from toolmason._secrets import make_record_safe, scrub
 from toolmason.errors import ConfigError, DefinitionError, clip
 
 if TYPE_CHECKING:  # 15 ms at start-up, needed only with settings or when served
@@ -236,7 +236,7 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger that carries the call's id and the tool's name."""
         logger = logging.getLogger(f"toolmason.tools.{self._call.name}")
-        logger.addFilter(SAFE_RECORDS)
+        logger.addFilter(make_record_safe)
         call_fields = {"call_id": self._call.id, "tool": self._call.name}
         client = self._values.get(CLIENT_KEY)
         if client is None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 
 from toolmason._core.values.results import ToolResult
-from toolmason._secrets import LOGGED_NAMES, MASK, SAFE_RECORDS, format_stack, scrub
+from toolmason._secrets import LOGGED_NAMES, MASK, format_stack, make_record_safe, scrub
 from toolmason._text import safe_str, to_line
 from toolmason.errors import ToolCallError, ToolCancelled, ToolError
 
@@ -22,7 +22,7 @@ MAX_CONTENT_CHARS: Final = 500
 
 
 for _name in ("toolmason", "toolmason.mcp", "toolmason.mcp_server"):  # CALL_LOG has messages that are safe already
-    logging.getLogger(_name).addFilter(SAFE_RECORDS)
+    logging.getLogger(_name).addFilter(make_record_safe)
 
 
 def log_call(result: ToolResult, arguments: Any, *, has_content: bool = False) -> None:

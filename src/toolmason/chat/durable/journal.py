@@ -31,7 +31,7 @@ from toolmason.chat.durable.effects import (
 )
 from toolmason.chat.durable.process_identity import get_process_identity, is_dead
 from toolmason.chat.durable.sqlite_file import JOURNAL_MIGRATIONS, SqliteFile
-from toolmason.errors import ConfigError, RunTaken, UnknownOutcome
+from toolmason.errors import ConfigError, RunTaken, ToolmasonError, UnknownOutcome
 
 __all__ = ["Completed", "EffectRecord", "NotExecuted", "RunRecord", "SqliteRuntime"]
 
@@ -88,6 +88,8 @@ class SqliteRuntime:
             raise ConfigError(f"SqliteRuntime(lease={lease!r}): lease must be positive.")
         self.path, self.lease = Path(path), lease
         self.file = SqliteFile(self.path, "runs", JOURNAL_MIGRATIONS)
+        self._unreleased: dict[str, int] = {}
+        """Fences of leases that this process gave up, but could not release, because the disk was full."""
 
     @asynccontextmanager
     async def execute(self, run: str) -> AsyncGenerator[RunExecution]:
@@ -97,23 +99,29 @@ class SqliteRuntime:
             RunTaken: another process holds the run, and its lease has not expired.
         """
         now = time.time()
-        fence = await self.file.write(
-            lambda db: _acquire_lease(db, run, now, now + self.lease), lambda db, fence: _release_lease(db, run, fence)
-        )
+
+        def acquire(db: sqlite3.Connection) -> int:
+            _release_lease(db, run, self._unreleased.pop(run, -1))
+            return _acquire_lease(db, run, now, now + self.lease)
+
+        fence = await self.file.write(acquire, lambda db, fence: _release_lease(db, run, fence))
         renewal = asyncio.get_running_loop().create_task(self._renew_lease(run, fence))
         try:
             yield _JournaledRun(self.file, run, fence)
         finally:
             renewal.cancel()
             await asyncio.wait((renewal,))
-            await self.file.write(lambda db: _release_lease(db, run, fence))
+            try:
+                await self.file.write(lambda db: _release_lease(db, run, fence))
+            except ConfigError:  # what the run did is recorded already, and the lease expires
+                self._unreleased[run] = fence
 
     async def _renew_lease(self, run: str, fence: int) -> None:
         while True:
             await asyncio.sleep(self.lease / 3)
             until = time.time() + self.lease
             # A busy file is retried at the next renewal. If another process takes the run, the fence detects it.
-            with suppress(sqlite3.OperationalError):
+            with suppress(ConfigError):
                 await self.file.write(partial(_extend_lease, run=run, fence=fence, until=until))
 
     # --- queries -------------------------------------------------------------------------------------
@@ -122,7 +130,7 @@ class SqliteRuntime:
         """Store facts with a run, as JSON data, in addition to those a chat stores."""
         with self.file.write_transaction() as db:
             db.execute("INSERT OR IGNORE INTO runs (run, begun) VALUES (?, ?)", (run, time.time()))
-            _merge_facts(db, run, facts)
+            _write_facts(db, run, {**_read_facts(self.file, db, run), **facts})
 
     def run(self, run: str) -> RunRecord:
         """Return the record of a run.
@@ -147,7 +155,7 @@ class SqliteRuntime:
         )
         now = time.time()
         return [
-            RunRecord(name, begun, finish, effects, _is_held(holder, until, now), json.loads(facts or "{}"))
+            RunRecord(name, begun, finish, effects, _is_held(holder, until, now), self.file.load_object(facts))
             for name, begun, finish, effects, holder, until, facts in rows
         ]
 
@@ -159,8 +167,11 @@ class SqliteRuntime:
         """Return the effects of a run, in order."""
         columns = "key, kind, name, arguments, repeatable, attempt, state, outcome, at"
         rows = self._select(f"SELECT {columns} FROM effects WHERE run=? ORDER BY at, rowid", run)  # noqa: S608 - constant
+        load = self.file.load_json
         return [
-            EffectRecord(key, kind, name, json.loads(arguments), bool(again), attempt, state, _load_json(outcome), at)
+            EffectRecord(
+                key, kind, name, self.file.load_object(arguments), bool(again), attempt, state, load(outcome), at
+            )
             for key, kind, name, arguments, again, attempt, state, outcome, at in rows
         ]
 
@@ -207,12 +218,16 @@ class _JournaledRun:
     async def begin(self, facts: FactsProvider) -> Mapping[str, Any] | None:
         def write_begin(db: sqlite3.Connection) -> Mapping[str, Any] | None:
             self._check_fence(db)
-            [state] = db.execute("SELECT state FROM runs WHERE run=?", (self.run,)).fetchone()
-            known: dict[str, Any] = json.loads(state or "{}")
+            known = _read_facts(self.file, db, self.run)
+            if "damaged" in known:
+                raise ConfigError(
+                    f"Run {self.run!r} comes from a damaged journal, which may have lost calls that it made. "
+                    "Start another run."
+                )
             if "asked" in known:
                 db.execute("UPDATE runs SET finish=NULL WHERE run=?", (self.run,))
                 return known
-            _merge_facts(db, self.run, facts())
+            _write_facts(db, self.run, {**known, **facts()})
             return None
 
         return await self.file.write(write_begin)
@@ -220,7 +235,7 @@ class _JournaledRun:
     async def end(self, finish: str, facts: FactsProvider) -> None:
         def write_end(db: sqlite3.Connection) -> None:
             self._check_fence(db)
-            _merge_facts(db, self.run, facts())
+            _write_facts(db, self.run, {**_read_facts(self.file, db, self.run), **facts()})
             db.execute("UPDATE runs SET finish=? WHERE run=?", (finish, self.run))
 
         await self.file.write(write_end)
@@ -240,7 +255,11 @@ class _JournaledRun:
                 return answer.value
             stored = await self._begin_effect(effect, again=True)
         if stored is not None:
-            return serializer.load(json.loads(stored))
+            data = self.file.load_json(stored)
+            try:
+                return serializer.load(data)
+            except (ValueError, TypeError, LookupError, AttributeError, ToolmasonError) as error:
+                raise self.file.make_damage_error(error) from error
         outcome = await work()
         dumped = serializer.dump(outcome)
         outcome_json = None if dumped is None else json.dumps(dumped, default=str)
@@ -332,10 +351,6 @@ def _restore_effect(db: sqlite3.Connection, run: str, key: str, state: _EffectSt
         db.execute("UPDATE effects SET state=?, attempt=? WHERE run=? AND key=?", values)
 
 
-def _load_json(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
-
-
 def _is_held(holder: str | None, until: float, now: float) -> bool:
     return holder is not None and until > now and not is_dead(holder)
 
@@ -349,7 +364,10 @@ def _raise_if_held(db: sqlite3.Connection, run: str, now: float) -> None:
         raise RunTaken(run, until - now)
 
 
-def _merge_facts(db: sqlite3.Connection, run: str, facts: Mapping[str, Any]) -> None:
+def _read_facts(file: SqliteFile, db: sqlite3.Connection, run: str) -> dict[str, Any]:
     [state] = db.execute("SELECT state FROM runs WHERE run=?", (run,)).fetchone()
-    merged = {**json.loads(state or "{}"), **facts}
-    db.execute("UPDATE runs SET state=? WHERE run=?", (json.dumps(merged), run))
+    return file.load_object(state)
+
+
+def _write_facts(db: sqlite3.Connection, run: str, facts: Mapping[str, Any]) -> None:
+    db.execute("UPDATE runs SET state=? WHERE run=?", (json.dumps(facts), run))

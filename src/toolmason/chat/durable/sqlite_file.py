@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 from weakref import WeakSet
 
-from toolmason.errors import ConfigError
+from toolmason._secrets import write_private
+from toolmason.errors import ConfigError, clip
 
 BUSY_SECONDS: Final = 10.0
 """Seconds a write waits for a write of another process."""
@@ -49,6 +51,8 @@ MEMORY_MIGRATIONS: Final = (
 )
 """SQL scripts that migrate conversations, oldest first."""
 
+_MIN_BYTES: Final = 512
+"""Size of the smallest SQLite file. SQLite takes an empty file, and one of a few bytes, for a new one."""
 _T = TypeVar("_T")
 _Db: TypeAlias = sqlite3.Connection
 _CREATE_VERSIONS: Final = "CREATE TABLE IF NOT EXISTS versions (part TEXT PRIMARY KEY, version INTEGER NOT NULL)"
@@ -112,32 +116,95 @@ class SqliteFile:
         """Open a transaction. It is committed at the end of the block, or rolled back on an error."""
         with self._lock:
             connection = self._get_connection()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
+            with self._explain_errors():
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield connection
+                    connection.execute("COMMIT")
+                except BaseException:
+                    if connection.in_transaction:  # SQLite itself rolls back if the disk is full
+                        connection.execute("ROLLBACK")
+                    raise
 
     @contextmanager
     def read_connection(self) -> Generator[sqlite3.Connection]:
         """Open a connection for reading, without a transaction."""
-        with self._lock:
+        with self._lock, self._explain_errors():
             yield self._get_connection()
+
+    def load_object(self, text: str | None) -> dict[str, Any]:
+        """Return the object in a JSON column, empty if the column is null.
+
+        Raises:
+            ConfigError: the column is damaged.
+        """
+        data = {} if text is None else self.load_json(text)
+        if not isinstance(data, dict):
+            raise self.make_damage_error(clip(f"{text} is not an object"))
+        return data
+
+    def load_json(self, text: str | None) -> Any:
+        """Return the data of a JSON column, or None.
+
+        Raises:
+            ConfigError: the column is damaged.
+        """
+        try:
+            return None if text is None else json.loads(text)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self.make_damage_error(error) from error
+
+    def make_damage_error(self, error: object) -> ConfigError:
+        """Return the error for a file whose content cannot be read."""
+        advice = "Export what is readable with `toolmason runs repair`" if self.table_group == "runs" else "Restore it"
+        reason = clip(f"{type(error).__name__}: {error}" if isinstance(error, Exception) else str(error), 200)
+        return ConfigError(f"{str(self.path)!r} is damaged: {reason}. {advice}, or use another path.")
+
+    @contextmanager
+    def _explain_errors(self) -> Generator[None]:
+        try:
+            yield
+        except sqlite3.IntegrityError:
+            raise
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # a message of SQLite may hold damaged bytes
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_BUSY):
+                raise ConfigError(
+                    f"{str(self.path)!r} cannot be written: {error}. Free space, or correct the rights of its folder, "
+                    "and try again. Nothing was recorded."
+                ) from error
+            raise self.make_damage_error(error) from error
 
     def _get_connection(self) -> sqlite3.Connection:
         if self._connection is None:
             try:
-                self._connection = self._connect()
-            except sqlite3.Error as error:
+                if not self.path.exists():
+                    self._create()
+                elif self.path.is_file() and self.path.stat().st_size < _MIN_BYTES:
+                    raise ConfigError(
+                        f"{str(self.path)!r} is empty: it was truncated, and what it recorded is lost. Restore it, or "
+                        "delete it to begin a new one."
+                    )
+                self._connection = self._connect(self.path)
+            except (sqlite3.Error, OSError, UnicodeError) as error:
                 raise ConfigError(
                     f"{str(self.path)!r} cannot be opened as a SQLite file: {error}. Use another path."
                 ) from error
         return self._connection
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    def _create(self) -> None:
+        """Create the file with its tables at once: an empty one would look like one that was truncated."""
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}.{threading.get_ident()}.new")
+        try:
+            write_private(draft, b"", new=True)
+            self._connect(draft).close()
+            with suppress(FileExistsError):  # another process was faster
+                draft.rename(self.path) if os.name == "nt" else os.link(draft, self.path)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _connect(self, path: Path) -> sqlite3.Connection:
+        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             _use_write_ahead_log(connection)
             connection.execute("PRAGMA synchronous=FULL")

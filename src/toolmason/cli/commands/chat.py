@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -18,6 +17,7 @@ from toolmason._core.call.approval import Allow, Decision
 from toolmason._core.toolbox.exchange import TextDelta
 from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolResult
+from toolmason._secrets import write_private
 from toolmason._text import pluralize
 from toolmason.chat.chat import Chat, MessageInput
 from toolmason.chat.events import CallFinished, CallStarted, Done
@@ -182,7 +182,7 @@ def _cancel_on_interrupt(chat: Chat) -> Generator[None]:
 async def _save(chat: Chat, path: str) -> None:
     messages = [message.to_dict() for message in await chat.load_history()]
     try:
-        Path(path).write_text(json.dumps(messages, indent=1, ensure_ascii=False), "utf-8")  # noqa: ASYNC240 - small
+        write_private(path, json.dumps(messages, indent=1, ensure_ascii=False).encode())
     except OSError as error:
         print_error(f"Cannot write {path!r}: {error.strerror}. Name another file.")
     else:

@@ -1,4 +1,4 @@
-"""`toolmason runs list | show | resume`: show the runs of a journal and resume interrupted ones."""
+"""`toolmason runs list | show | resume | repair`: show the runs of a journal, resume and export them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import click
 from pydantic_core import from_json
 
 from toolmason._core.values.messages import Message
+from toolmason._text import pluralize
 from toolmason.chat.chat import Chat
+from toolmason.chat.durable.export import export_journal
 from toolmason.chat.durable.journal import Completed, EffectRecord, NotExecuted, RunRecord, SqliteRuntime
 from toolmason.cli.commands.run import DEFAULT_JOURNAL, execute_run
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE
@@ -93,6 +95,22 @@ def resume(path: str, run: str | None, **options: Any) -> None:
     codes = [_resume(runtime, record, options) for record in records]
     if any(codes):
         raise click.exceptions.Exit(max(codes))
+
+
+@command.command("repair")
+@click.argument("path")
+@click.argument("output")
+def repair(path: str, output: str) -> None:
+    """Export what is readable of the damaged journal PATH to the new journal OUTPUT.
+
+    A run that may have lost a call can be shown, but not resumed: the call would be made again.
+    """
+    if not Path(path).is_file():
+        fail(f"No journal at {path!r}. Use the file that was passed to --durable.", NOT_FOUND)
+    report = export_journal(path, output)
+    echo(f"Exported {pluralize(report.runs, 'run')} and {pluralize(report.effects, 'step')} to {output}.")
+    if report.closed:
+        echo(f"These runs may have lost calls and cannot be resumed: {', '.join(report.closed)}.", err=True)
 
 
 def _resume(runtime: SqliteRuntime, record: RunRecord, options: dict[str, Any]) -> int:

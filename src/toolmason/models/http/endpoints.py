@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from toolmason._secrets import remember_secrets
 from toolmason.errors import ConfigError
@@ -43,8 +43,14 @@ PROVIDER_DEFAULTS: Final[Mapping[str, ProviderDefaults]] = {
 }
 
 
+def _is_own_host(url: str, own_url: str) -> bool:
+    """Return True if a URL belongs to the provider. The key of the environment is for no other host."""
+    host, own_host = (urlsplit(text).hostname or "" for text in (url, own_url))
+    return url.startswith("https://") and (host == own_host or host.endswith(f".{own_host}"))
+
+
 def make_endpoint(provider: str, model: str, *, base_url: str | None, api_key: str | None) -> Endpoint:
-    """Return the endpoint of a model.
+    """Return the endpoint of a model. With a `base_url` of another host, only `api_key` is sent.
 
     Raises:
         ConfigError: the provider requires an API key and none is set, or the URL or the key is invalid.
@@ -53,7 +59,9 @@ def make_endpoint(provider: str, model: str, *, base_url: str | None, api_key: s
     base = (base_url or os.environ.get(defaults.url_variable) or defaults.base_url).rstrip("/")
     if not base.startswith(("http://", "https://")):
         raise ConfigError(f"base_url={base!r} is not a URL. Use http://… or https://….")
-    key = api_key or next((os.environ[name] for name in defaults.key_variables if os.environ.get(name)), "")
+    key = api_key or ""
+    if not key and (base_url is None or _is_own_host(base, defaults.base_url)):
+        key = next((os.environ[name] for name in defaults.key_variables if os.environ.get(name)), "")
     if not key and base == defaults.base_url:
         names = " or ".join(defaults.key_variables)
         raise ConfigError(f"No API key for {provider}. Set {names}, or pass `api_key=`.")
