@@ -21,6 +21,7 @@ from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.content import Content
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Parallel, Strategy
+from toolmason._entry import explain_arguments
 from toolmason.chat.durable.effects import Runtime
 from toolmason.chat.events import Done, Event
 from toolmason.chat.loop import Advisor, ModelTurn, chain, order_advisors
@@ -57,6 +58,7 @@ class Chat:
     returns.
     """
 
+    @explain_arguments
     def __init__(  # noqa: PLR0913 - one parameter for each option
         self,
         model: Model | str,

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
 from toolmason._core.values.messages import Message
+from toolmason._entry import explain_arguments
 from toolmason.errors import ConfigError
 
 _PLACEMENT_ATTRIBUTE: Final = "__toolmason_placement__"
@@ -42,12 +43,14 @@ Advisor: TypeAlias = Callable[[ModelTurn, NextStep], Awaitable[ModelReply]]
 """`async def advisor(turn, call_next) -> ModelReply`. It returns `await call_next(turn)`, or another reply."""
 
 
+@explain_arguments
 def before_loop(advisor: Advisor) -> Advisor:
     """Mark an advisor to run once per run, around the whole loop."""
     setattr(advisor, _PLACEMENT_ATTRIBUTE, "before_loop")
     return advisor
 
 
+@explain_arguments
 def inside_loop(advisor: Advisor) -> Advisor:
     """Mark an advisor to run in every turn, which is also the default."""
     setattr(advisor, _PLACEMENT_ATTRIBUTE, "inside_loop")

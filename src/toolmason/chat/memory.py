@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from toolmason._core.values.messages import Message
+from toolmason._entry import explain_arguments
 from toolmason.chat.durable.sqlite_file import MEMORY_MIGRATIONS, SqliteFile
-from toolmason.errors import ConfigError
+from toolmason.errors import ConfigError, ToolmasonError
 from toolmason.providers.conversation import is_unavailable, repair
 
 BYTES_PER_TOKEN: Final = 4
@@ -43,6 +44,7 @@ class KeyedMemory(Memory, Protocol):
 class WindowMemory:
     """In-process memory that returns the last messages of each conversation."""
 
+    @explain_arguments
     def __init__(self, messages: int = 20, *, tokens: int | None = None) -> None:
         if messages < 1 or (tokens is not None and tokens < 1):
             raise ConfigError(f"WindowMemory({messages!r}, tokens={tokens!r}): messages and tokens must be at least 1.")
@@ -78,6 +80,7 @@ class WindowMemory:
 class SqliteMemory:
     """Memory in a SQLite file, which several processes may share."""
 
+    @explain_arguments
     def __init__(self, path: str | Path, messages: int = 20, *, tokens: int | None = None) -> None:
         if messages < 1 or (tokens is not None and tokens < 1):
             raise ConfigError(
@@ -103,7 +106,7 @@ class SqliteMemory:
     def _parse_message(self, text: str, conversation: str) -> Message:
         try:
             return Message.from_dict(json.loads(text))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, ToolmasonError) as error:
             raise ConfigError(
                 f"A message of conversation {conversation!r} in {str(self.path)!r} is damaged: "
                 f"{type(error).__name__}: {error}. Fix the file, or delete the conversation with forget()."

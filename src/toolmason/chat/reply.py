@@ -12,7 +12,8 @@ from toolmason._core.toolbox.exchange import Usage
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.errors import ConfigError, LimitExceeded, ToolCallError
+from toolmason._entry import explain_arguments
+from toolmason.errors import ConfigError, LimitExceeded, ToolCallError, ToolmasonError
 
 RunFinish: TypeAlias = Literal["stop", "direct", "calls", "pending", "limit", "cancelled"]
 """Reason a run ended.
@@ -113,6 +114,7 @@ class Reply:
         }
 
     @classmethod
+    @explain_arguments
     def load(cls, saved: Mapping[str, Any]) -> Reply:
         """Restore a reply from the data of `save`.
 
@@ -136,7 +138,7 @@ class Reply:
                 history_length=int(saved["said"]),
                 turns=int(saved["turns"]),
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, ToolmasonError) as error:
             raise ConfigError(f"This saved run is damaged: {type(error).__name__}: {error}. Save it again.") from error
 
 

@@ -46,6 +46,7 @@ from toolmason.chat.tools import RequestTools, merge_definitions
 from toolmason.errors import (
     ApprovalRequired,
     ConfigError,
+    ModelError,
     ToolCancelled,
     UnknownOutcome,
     UnknownTool,
@@ -188,7 +189,8 @@ class Run:
                     reply = event.reply
                 else:
                     self.plan.emit(event)
-        assert reply is not None  # noqa: S101 - every stream ends with this event
+        if reply is None:
+            raise ModelError(self.plan.model.name, "its stream ended without `Finished`. End each stream with it")
         return reply
 
     def _assign_call_ids(self, reply: ModelReply) -> ModelReply:

@@ -19,6 +19,7 @@ from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.messages import Message
+from toolmason._entry import explain_arguments
 from toolmason.build.check.provider_limits import estimate_tokens
 from toolmason.chat.loop import ModelTurn, NextStep
 from toolmason.errors import ConfigError
@@ -43,6 +44,7 @@ class Search:
     native: bool = False
     """True to use the provider's own search: it receives all definitions and loads those it finds."""
 
+    @explain_arguments
     def __post_init__(self) -> None:
         object.__setattr__(self, "always_offer", tuple(self.always_offer))
         if self.budget < 0 or self.limit < 1:

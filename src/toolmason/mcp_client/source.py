@@ -22,6 +22,7 @@ from toolmason._core.config.mcp_json import (
 )
 from toolmason._core.define.decorators import show_keywords
 from toolmason._core.remote.protocol import Remote, ServerRequestHandlers
+from toolmason._entry import explain_arguments
 from toolmason.errors import ConfigError, DefinitionError
 from toolmason.mcp_client.server_options import AuthCallback, ServerOptions, ServerSpec
 
@@ -80,6 +81,7 @@ class McpServer(ServerSpec):
 
     @classmethod
     @show_keywords(ServerOptions, ServerSpec)
+    @explain_arguments
     def from_config(
         cls, config: Config | Mapping[str, Any] | str | Path, *, auth: Any = None, **options: Unpack[ServerOptions]
     ) -> list[McpServer]:

@@ -12,6 +12,7 @@ from typing_extensions import override
 from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, iter_reply_events
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import Arguments, ToolCall
+from toolmason._entry import explain_arguments
 from toolmason.errors import ConfigError, ModelError
 
 ScriptTurn: TypeAlias = "str | Iterable[ToolCall | tuple[str, Arguments]] | ModelReply"
@@ -24,6 +25,7 @@ class ScriptedModel:
     An item is a string (the answer), a list of calls, or a function that takes the request and returns one of these.
     """
 
+    @explain_arguments
     def __init__(self, script: Iterable[ScriptStep], name: str = "scripted") -> None:
         if isinstance(script, str | bytes | Mapping):
             raise ConfigError(f"The script {script!r:.60} is not a list of turns. Use [{script!r:.60}].")

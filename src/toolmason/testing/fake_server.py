@@ -18,6 +18,7 @@ from typing_extensions import Unpack
 from toolmason._core.define.decorators import show_keywords
 from toolmason._core.remote.protocol import Remote, ServerRequestHandlers
 from toolmason._core.values.results import ToolCall
+from toolmason._entry import explain_arguments
 from toolmason.errors import ConfigError
 from toolmason.mcp_client.server_options import ServerOptions, ServerSpec
 from toolmason.mcp_client.source import McpServer
@@ -40,6 +41,7 @@ class FakeMcpServer:
     """
 
     @show_keywords(ServerOptions, ServerSpec)
+    @explain_arguments
     def __init__(
         self,
         tools: Mapping[str, Any],

@@ -10,6 +10,7 @@ from typing import Any, Final
 from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, iter_reply_events
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
+from toolmason._entry import explain_arguments
 from toolmason.errors import ConfigError, ModelError
 
 Fault = Callable[["FaultyModel", ModelRequest], ModelReply]
@@ -21,6 +22,7 @@ class FaultyModel:
     The same seed gives the same faults. The fault `"none"` is a valid reply.
     """
 
+    @explain_arguments
     def __init__(self, seed: int = 0, faults: Sequence[str] = (), *, answers_after: int | None = 8) -> None:
         chosen = tuple(faults) or tuple(FAULTS)
         if unknown := set(chosen) - FAULTS.keys():

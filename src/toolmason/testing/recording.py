@@ -17,6 +17,7 @@ from toolmason._core.call.limits import to_json_like
 from toolmason._core.toolbox.exchange import Finished, ModelEvent, ModelReply, ModelRequest, iter_reply_events
 from toolmason._core.values.messages import dump_result, load_result
 from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason._entry import explain_arguments
 from toolmason._secrets import SECRET_NAMES, SECRET_PATTERNS
 from toolmason.errors import Abort, ConfigError, clip
 from toolmason.models.by_name import model as make_model
@@ -36,6 +37,7 @@ class Recording:
     patterns to redact; `ignore` lists paths of fields that may differ, such as `$.messages[*].results`.
     """
 
+    @explain_arguments
     def __init__(
         self, path: str | Path, mode: RecordingMode = "auto", *, redact: Iterable[str] = (), ignore: Iterable[str] = ()
     ) -> None:

@@ -20,6 +20,7 @@ from toolmason._core.config.layers import (
 )
 from toolmason._core.config.mcp_json import ServerSettings, read_mcp_json
 from toolmason._core.values.policy import EngineSettings, Limits
+from toolmason._entry import explain_arguments
 from toolmason._secrets import remember_secrets
 from toolmason.errors import ConfigError
 
@@ -37,6 +38,7 @@ class Config(Mapping[str, Any]):
 
     __slots__ = ("_entries", "_servers")
 
+    @explain_arguments
     def __init__(self, values: Mapping[str, Any] | None = None, /, *, environ: Mapping[str, str] | None = None) -> None:
         self._set_layers([], values, environ)
 
@@ -54,6 +56,7 @@ class Config(Mapping[str, Any]):
             remember_secrets({entry.key: entry.value for entry in self._entries.by_key.values()})
 
     @classmethod
+    @explain_arguments
     def load(
         cls, *paths: str | Path, values: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
     ) -> Config:
@@ -74,6 +77,7 @@ class Config(Mapping[str, Any]):
         return config
 
     @classmethod
+    @explain_arguments
     def find(
         cls,
         start: str | Path | None = None,

@@ -17,6 +17,7 @@ from typing_extensions import TypedDict, Unpack
 from toolmason._core.values.definition import Converter, Extra, ToolOptions
 from toolmason._core.values.messages import Role
 from toolmason._core.values.policy import Inherit, OnError, Rate, Retry, RunsOn, Timeout
+from toolmason._entry import explain_arguments
 from toolmason.errors import DefinitionError
 
 DECLARATION_ATTRIBUTE: Final = "__tool__"
@@ -152,6 +153,7 @@ class Declaration:
     others: tuple[Declaration, ...] = ()
     """Declarations of other kinds on the same function."""
 
+    @explain_arguments
     def __post_init__(self) -> None:
         # A blank description says nothing, so it counts as missing.
         if self.description is not None and not self.description.strip():
@@ -195,6 +197,7 @@ _NON_OPTION_KEYS: Final = ("name", "description", "title", "flatten", "output_sc
 """Keywords of `@tool(...)` that are not in `ToolOptions`."""
 
 
+@explain_arguments
 def make_options(keywords: Mapping[str, Any]) -> ToolOptions:
     """Return options from keyword arguments.
 
@@ -359,7 +362,7 @@ def resource(
     It returns a string, bytes, a content part, or any JSON-serializable value. With placeholders in the URI, such as
     `@resource("user://{id}/profile")`, it is a template; each placeholder is a parameter of the function.
     """
-    if ":" not in uri:
+    if ":" not in str(uri):
         raise DefinitionError(f"@resource({uri!r}): the URI needs a scheme, such as 'config://app'.")
     declaration = Declaration("resource", name=name, description=description, title=title, uri=uri, mime_type=mime_type)
     frame = _get_caller_frame()

@@ -49,6 +49,7 @@ from toolmason._core.define.signature import Parameter, Signature, describe_loca
 from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, name_to_words
 from toolmason._core.values.policy import CarriedPolicy
 from toolmason._core.values.results import ToolResult
+from toolmason._entry import explain_arguments
 from toolmason.errors import ConfigError, DefinitionError, UnsupportedType
 
 
@@ -161,6 +162,7 @@ class Tool(ABC):
 
     @staticmethod
     @show_keywords(ToolKeywords, Declaration, ToolOptions)
+    @explain_arguments
     def from_function(
         fn: Callable[..., Any],
         *,

@@ -259,5 +259,5 @@ def _load_retry(data: Any, place: str) -> Retry:
 def _construct(make: Callable[[], Any], what: str, place: str) -> Any:
     try:
         return make()
-    except (DefinitionError, TypeError, ValueError) as error:
+    except (DefinitionError, ConfigError, TypeError, ValueError) as error:
         raise ConfigError(f"{place}: invalid {what}: {error}") from error

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from toolmason._core.load.plugins import ENTRY_POINT_GROUP, from_entry_points, from_package
 from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._entry import explain_arguments
 
 if TYPE_CHECKING:  # 15 ms at start-up, needed only with settings
     from toolmason._core.config.config import Config
 
 
+@explain_arguments
 def discover(
     app: Any = None,
     group: str = ENTRY_POINT_GROUP,
@@ -38,6 +40,7 @@ def discover(
     return Toolbox(from_entry_points(group, app, strict=strict), config=config, project_dir=project_dir)
 
 
+@explain_arguments
 def scan(
     package: str | ModuleType,
     *,

@@ -13,6 +13,7 @@ from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message, dump_call, dump_result
 from toolmason._core.values.provider_tools import NATIVE_TOOL_TYPES, AnyNativeTool
 from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason._entry import explain_arguments
 from toolmason.errors import ConfigError
 
 FinishReason: TypeAlias = Literal["stop", "calls", "length", "refusal", "filter", "pause", "other"]
@@ -42,6 +43,7 @@ class ToolChoice:
     names: tuple[str, ...] = ()
     """Names of the allowed tools. Empty allows all."""
 
+    @explain_arguments
     def __post_init__(self) -> None:
         if self.mode not in _MODES:
             raise ConfigError(f'tool_choice={self.mode!r}: must be "auto", "none", "required" or the name of a tool.')
@@ -192,6 +194,7 @@ class ModelReply:
     raw: Any = field(default=None, repr=False)
     """Raw response of the provider."""
 
+    @explain_arguments
     def __init__(
         self,
         message: Message,
@@ -211,6 +214,7 @@ class ModelReply:
         return {"message": self.message.to_dict(), "finish": self.finish, "usage": usage}
 
     @classmethod
+    @explain_arguments
     def from_dict(cls, data: Mapping[str, Any]) -> ModelReply:
         """Restore a reply from the data of `to_dict`."""
         return cls(Message.from_dict(data["message"]), (), data["finish"], Usage(**data["usage"]))

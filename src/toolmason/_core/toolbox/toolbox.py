@@ -49,6 +49,7 @@ from toolmason._core.values.policy import (
 )
 from toolmason._core.values.provider_tools import AnyNativeTool
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, make_call
+from toolmason._entry import explain_arguments
 from toolmason.errors import DefinitionError, PluginError, ToolCallError, UnknownTool
 
 if TYPE_CHECKING:  # 20 ms at start-up, needed only with these options
@@ -59,6 +60,7 @@ if TYPE_CHECKING:  # 20 ms at start-up, needed only with these options
 class Toolbox:
     """Ordered, validated set of tools from any number of sources. All calls run through it."""
 
+    @explain_arguments
     def __init__(  # noqa: PLR0913 - one parameter for each option
         self,
         *sources: Any,

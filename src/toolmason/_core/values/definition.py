@@ -25,6 +25,7 @@ from toolmason._core.values.policy import (
     check_retry,
     check_timeout,
 )
+from toolmason._entry import explain_arguments
 from toolmason.errors import DefinitionError
 
 JsonSchema: TypeAlias = dict[str, Any]
@@ -48,6 +49,7 @@ class ToolDefinition:
     output_schema: JsonSchema | None = None
     title: str | None = None
 
+    @explain_arguments
     def __post_init__(self) -> None:
         if not self.name or not self.name.strip():
             raise DefinitionError(f"A tool needs a name, got {self.name!r}. Pass `name=`.")
@@ -133,6 +135,7 @@ class ToolOptions:
     substitute_result: bool = False
     """True to expand `${parameter}` in text results. Off by default because file contents may contain such text."""
 
+    @explain_arguments
     def __post_init__(self) -> None:
         if self.extra not in ("ignore", "forbid", "allow"):
             raise DefinitionError(f'extra={self.extra!r}: must be "ignore", "forbid" or "allow".')

@@ -10,6 +10,7 @@ from pydantic_core import from_json, to_jsonable_python
 
 from toolmason._core.values.content import Content, Text, describe_part, dump_part, load_part
 from toolmason._core.values.results import ResultFields, ToolCall, ToolResult, make_result
+from toolmason._entry import explain_arguments
 from toolmason.errors import ToolCallError
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
@@ -42,6 +43,7 @@ class Message:
     provider_state: Mapping[str, Any] | None = None
     """Opaque items to send back to the provider that produced them, and to no other."""
 
+    @explain_arguments
     def __init__(
         self,
         role: Role,
@@ -75,6 +77,7 @@ class Message:
         return data
 
     @classmethod
+    @explain_arguments
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
         """Return the message that `to_dict` serialized."""
         return cls(

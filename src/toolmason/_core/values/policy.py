@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
+from toolmason._entry import explain_arguments
 from toolmason.errors import DefinitionError, ToolCallError
 
 
@@ -90,6 +91,7 @@ class Retry:
     on: tuple[type[BaseException], ...] = (TimeoutError, ConnectionError, OSError)
     """Exceptions to retry. `TimeoutError` also covers Toolmason's own time-outs."""
 
+    @explain_arguments
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise DefinitionError(f"Retry(attempts={self.attempts!r}): attempts must be at least 1.")
@@ -125,6 +127,7 @@ class Rate:
     calls: int
     per: float = 1.0
 
+    @explain_arguments
     def __post_init__(self) -> None:
         if self.calls < 1 or not self.per > 0:
             raise DefinitionError(
@@ -145,6 +148,7 @@ class Limits:
     per_tool: int | None = 40
     """Maximum number of calls of one tool, unless the tool sets `max_calls`."""
 
+    @explain_arguments
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
@@ -158,6 +162,7 @@ class Parallel:
 
     limit: int | None = None
 
+    @explain_arguments
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:
             raise DefinitionError(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from toolmason._entry import explain_arguments
 from toolmason.errors import DefinitionError
 
 
@@ -43,6 +44,7 @@ class RemoteMcp:
     require_approval: Literal["always", "never"] | None = field(default=None, kw_only=True)
     """Approval mode of the provider. `None` keeps the provider's default; OpenAI's is to ask."""
 
+    @explain_arguments
     def __post_init__(self) -> None:
         if not self.name or not self.url.startswith(("https://", "http://")):
             raise DefinitionError(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolmason._core.values.messages import dump_result
+from toolmason._entry import explain_arguments
 from toolmason.chat.durable.effects import (
     Completed,
     FactsProvider,
@@ -83,6 +84,7 @@ class EffectRecord:
 class SqliteRuntime:
     """Runtime with a journal in a SQLite file. Processes may share it, but only one executes a run at a time."""
 
+    @explain_arguments
     def __init__(self, path: str | Path, *, lease: float = LEASE_SECONDS) -> None:
         if lease <= 0:
             raise ConfigError(f"SqliteRuntime(lease={lease!r}): lease must be positive.")

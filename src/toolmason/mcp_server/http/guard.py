@@ -15,6 +15,7 @@ from pydantic_core import to_json
 from toolmason._core.run.eager_task import run_until_first_await
 from toolmason._core.run.execute import DeadlinePassed, await_with_timeout, call_user_function
 from toolmason._core.values.policy import EngineSettings
+from toolmason._entry import explain_arguments
 from toolmason.errors import ConfigError
 from toolmason.mcp_server.http.owner import ANONYMOUS, ByteBudget, Identity, get_peer, make_identity
 
@@ -68,6 +69,7 @@ class SecretCheck:
         return self.user if hmac.compare_digest(token.encode("utf-8", "replace"), self.secret.encode()) else None
 
 
+@explain_arguments
 def token_is(secret: str, user: str = "token") -> VerifyToken:
     """Return a constant-time check for one secret token: `serve(box, auth=token_is(secret))`."""
     if len(secret) < 16:  # noqa: PLR2004 - 128 bits, if it is random

@@ -1,0 +1,167 @@
+"""Wrong types for a public function raise an error of ours that names the parameter."""
+
+import importlib
+import inspect
+import os
+import types
+
+import pytest
+
+from toolmason import Chat, Toolbox, tool
+from toolmason.errors import ToolmasonError
+from toolmason.models import ModelReply, ScriptedModel
+
+MODULES = ("toolmason", "toolmason.chat", "toolmason.testing", "toolmason.mcp", "toolmason.extend", "toolmason.models")
+WRONG = [
+    *(None, 5, -1, 1.5, float("nan"), True, "x", b"x", object(), lambda: 1),
+    *([1], [None], [{}], (1, 2), {"a": 1}, {1: 2}, {"role": "user", "content": 5}, {"mcpServers": 7}),
+]
+NOT_CALLED = {
+    "serve": "runs until it is interrupted",
+    "asgi_app": "needs the extra of the server",
+    "BuildPy": "setuptools makes it",
+    "Image": "a tool makes it, and its TypeError and ValueError name the data",
+    "Audio": "the same",
+}
+VALID = {
+    "Rate": (5,),
+    "SqliteMemory": ("memory.db",),
+    "SqliteRuntime": ("runs.db",),
+    "Recording": ("run.json",),
+    "Message": ("user", "hi"),
+    "ToolCall": ("1", "name", {}),
+    "ToolDefinition": ("name", "Description.", {"type": "object"}),
+    "Text": ("x",),
+    "EmbeddedResource": ("u:x", "t"),
+    "ResourceLink": ("u:x", "n"),
+    "RemoteMcp": ("n", "https://x.example"),
+    "Edit": ({},),
+    "ToolReturn": ("x",),
+    "Chat": (ScriptedModel(["x"]),),
+    "model": ("offline",),
+    "scan": ("json",),
+    "supported_for": ("openai",),
+    "tools_from": (os,),
+    "token_is": ("a-long-secret-of-32-characters-xx",),
+}
+
+
+def callables():
+    found = {}
+    for module in map(importlib.import_module, MODULES):
+        for name in module.__all__:
+            item = getattr(module, name)
+            is_class = inspect.isclass(item)
+            if name in NOT_CALLED or not callable(item) or (is_class and issubclass(item, BaseException)):
+                continue
+            if not getattr(item, "_is_protocol", False) and isinstance(item, type | types.FunctionType | type(tool)):
+                found[name] = item
+            for member, value in vars(item).items() if is_class else ():
+                if not member.startswith("_") and isinstance(value, classmethod | staticmethod):
+                    found[f"{name}.{member}"] = getattr(item, member)
+    return found
+
+
+CALLABLES = callables()
+
+
+def calls_of(name, function):
+    """Yield a parameter, and arguments of which that one has a wrong type."""
+    valid = VALID.get(name, ())
+    for place, parameter in enumerate(inspect.signature(function).parameters.values()):
+        for wrong in WRONG if parameter.kind is not parameter.VAR_KEYWORD else ():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                yield parameter, (*valid, wrong), {}
+            elif parameter.kind is parameter.KEYWORD_ONLY or place > len(valid):
+                yield parameter, valid, {parameter.name: wrong}
+            else:
+                yield parameter, (*valid[:place], wrong, *valid[place + 1 :]), {}
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+@pytest.mark.filterwarnings("ignore")
+def test_a_wrong_type_is_an_error_of_ours(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    function, others = CALLABLES[name], []
+    for parameter, args, keywords in calls_of(name, function):
+        try:
+            inspect.signature(function).bind(*args, **keywords)
+        except TypeError:
+            continue  # Python itself names what is missing
+        try:
+            made = function(*args, **keywords)
+            if inspect.iscoroutine(made):
+                made.close()
+        except ToolmasonError as error:
+            if not str(error):
+                others.append((parameter.name, "no text"))
+        except Exception as error:  # noqa: BLE001 - the point of the test
+            others.append((parameter.name, repr(error)))
+
+    assert others == []
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "keywords", "parameter"),
+    [
+        ("Rate", ("x",), {}, "calls"),
+        ("Rate", (5,), {"per": []}, "per"),
+        ("WindowMemory", ([],), {}, "messages"),
+        ("WindowMemory", (), {"tokens": "x"}, "tokens"),
+        ("Retry", (object(),), {}, "attempts"),
+        ("Message.from_dict", (5,), {}, "data"),
+        ("Message.from_dict", ({"content": "x"},), {}, "data"),
+        ("Reply.load", (5,), {}, "saved"),
+        ("McpServer.from_config", (5,), {}, "config"),
+        ("Toolbox", (), {"max_concurrency": []}, "max_concurrency"),
+        ("ToolOptions", (), {"max_calls": "x"}, "max_calls"),
+        ("Config.load", (5,), {}, "paths"),
+        ("Recording", (None,), {}, "path"),
+        ("Search", (), {"budget": "x"}, "budget"),
+    ],
+)
+def test_the_error_names_the_parameter(name, args, keywords, parameter):
+    with pytest.raises(ToolmasonError, match=rf"\b{parameter}="):
+        CALLABLES[name](*args, **keywords)
+
+
+def test_a_wrong_number_of_arguments_stays_an_error_of_python():
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        CALLABLES["WindowMemory"](size=5)
+
+
+class Faulty:
+    """A source of tools with an error of its own."""
+
+    def __tools__(self):
+        return [{}["mine"]]
+
+
+def test_an_error_of_the_program_is_its_own():
+    with pytest.raises(KeyError, match="mine"):
+        Toolbox(Faulty())
+
+
+class Endless:
+    """A model whose stream has no end."""
+
+    name = "endless"
+
+    async def respond(self, request):
+        return ModelReply("x")
+
+    async def stream(self, request):
+        return
+        yield
+
+
+async def test_a_stream_without_an_end_is_an_error_of_the_model():
+    with pytest.raises(ToolmasonError, match="endless"):
+        async for _ in Chat(Endless(), Toolbox()).stream("hi"):
+            pass
+
+
+@pytest.mark.parametrize("saved", [5, None, {}, [], "x", {"format": 1}])
+async def test_a_damaged_save_is_an_error_of_ours(saved):
+    with pytest.raises(ToolmasonError):
+        await Chat(ScriptedModel(["x"]), Toolbox()).resume(saved)
