@@ -147,6 +147,7 @@ COMMANDS = [
     ("run", "hostile:box", f"Shout {HOSTILE}", "--model", "offline", "--durable", "runs.db", "--run", f"r{HOSTILE}"),
     ("runs", "list", "runs.db"),
     ("runs", "show", "runs.db"),
+    ("doctor", "hostile:box"),
     ("check", "hostile:box"),
     ("check", "hostile.py"),
     ("diff", "tools.json", "hostile:box"),

@@ -21,7 +21,6 @@ from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.content import Content
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Parallel, Strategy
-from toolmason._entry import explain_arguments
 from toolmason.chat.durable.effects import Runtime
 from toolmason.chat.events import Done, Event
 from toolmason.chat.loop import Advisor, ModelTurn, chain, order_advisors
@@ -31,7 +30,7 @@ from toolmason.chat.resume import ResumedRun, verify_decisions
 from toolmason.chat.run import ExecuteRule, Run, RunPlan
 from toolmason.chat.search import Search, ToolSearch
 from toolmason.chat.tools import RequestTools, make_toolbox, refuse_unsupported_native
-from toolmason.errors import ConfigError
+from toolmason.errors import ConfigError, explain_arguments
 from toolmason.models.by_name import model as make_model
 from toolmason.models.protocol import Model
 from toolmason.providers.conversation import repair

@@ -11,8 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
 from toolmason._core.values.messages import Message
-from toolmason._entry import explain_arguments
-from toolmason.errors import ConfigError
+from toolmason.errors import ConfigError, explain_arguments
 
 _PLACEMENT_ATTRIBUTE: Final = "__toolmason_placement__"
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from toolmason._core.values.messages import Message
-from toolmason._entry import explain_arguments
 from toolmason.chat.durable.sqlite_file import MEMORY_MIGRATIONS, SqliteFile
-from toolmason.errors import ConfigError, ToolmasonError
+from toolmason.errors import ConfigError, ToolmasonError, explain_arguments
 from toolmason.providers.conversation import is_unavailable, repair
 
 BYTES_PER_TOKEN: Final = 4

@@ -12,8 +12,7 @@ from toolmason._core.toolbox.exchange import Usage
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason._entry import explain_arguments
-from toolmason.errors import ConfigError, LimitExceeded, ToolCallError, ToolmasonError
+from toolmason.errors import ConfigError, LimitExceeded, ToolCallError, ToolmasonError, explain_arguments
 
 RunFinish: TypeAlias = Literal["stop", "direct", "calls", "pending", "limit", "cancelled"]
 """Reason a run ended.

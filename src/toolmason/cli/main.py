@@ -20,6 +20,7 @@ COMMANDS = {
     "call": "Call one tool.",
     "check": "Find mistakes in tools before they run.",
     "diff": "Compare two lists of tools.",
+    "doctor": "Run misbehaving models and servers against tools.",
     "chat": "Chat with a model that calls the tools of a target.",
     "list": "List the tools of a target, or show one of them.",
     "mcp": "Inspect MCP servers and use their tools.",

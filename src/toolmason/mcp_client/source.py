@@ -22,8 +22,7 @@ from toolmason._core.config.mcp_json import (
 )
 from toolmason._core.define.decorators import show_keywords
 from toolmason._core.remote.protocol import Remote, ServerRequestHandlers
-from toolmason._entry import explain_arguments
-from toolmason.errors import ConfigError, DefinitionError
+from toolmason.errors import ConfigError, DefinitionError, explain_arguments
 from toolmason.mcp_client.server_options import AuthCallback, ServerOptions, ServerSpec
 
 

@@ -12,8 +12,7 @@ from typing_extensions import override
 from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, iter_reply_events
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import Arguments, ToolCall
-from toolmason._entry import explain_arguments
-from toolmason.errors import ConfigError, ModelError
+from toolmason.errors import ConfigError, ModelError, explain_arguments
 
 ScriptTurn: TypeAlias = "str | Iterable[ToolCall | tuple[str, Arguments]] | ModelReply"
 ScriptStep: TypeAlias = "ScriptTurn | Callable[[ModelRequest], ScriptTurn]"

@@ -17,8 +17,7 @@ from typing_extensions import TypedDict, Unpack
 from toolmason._core.values.definition import Converter, Extra, ToolOptions
 from toolmason._core.values.messages import Role
 from toolmason._core.values.policy import Inherit, OnError, Rate, Retry, RunsOn, Timeout
-from toolmason._entry import explain_arguments
-from toolmason.errors import DefinitionError
+from toolmason.errors import DefinitionError, explain_arguments
 
 DECLARATION_ATTRIBUTE: Final = "__tool__"
 """Attribute that holds a function's declaration."""

@@ -49,8 +49,7 @@ from toolmason._core.define.signature import Parameter, Signature, describe_loca
 from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, name_to_words
 from toolmason._core.values.policy import CarriedPolicy
 from toolmason._core.values.results import ToolResult
-from toolmason._entry import explain_arguments
-from toolmason.errors import ConfigError, DefinitionError, UnsupportedType
+from toolmason.errors import ConfigError, DefinitionError, UnsupportedType, explain_arguments
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -49,8 +49,7 @@ from toolmason._core.values.policy import (
 )
 from toolmason._core.values.provider_tools import AnyNativeTool
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, make_call
-from toolmason._entry import explain_arguments
-from toolmason.errors import DefinitionError, PluginError, ToolCallError, UnknownTool
+from toolmason.errors import DefinitionError, PluginError, ToolCallError, UnknownTool, explain_arguments
 
 if TYPE_CHECKING:  # 20 ms at start-up, needed only with these options
     from toolmason._core.catalog.augmented import ArgumentsCallback

@@ -25,8 +25,7 @@ from toolmason._core.values.policy import (
     check_retry,
     check_timeout,
 )
-from toolmason._entry import explain_arguments
-from toolmason.errors import DefinitionError
+from toolmason.errors import DefinitionError, explain_arguments
 
 JsonSchema: TypeAlias = dict[str, Any]
 Naming: TypeAlias = Literal["snake"] | Callable[[str], str]

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from toolmason._entry import explain_arguments
-from toolmason.errors import DefinitionError, ToolCallError
+from toolmason.errors import DefinitionError, ToolCallError, explain_arguments
 
 
 class Inherit(Enum):

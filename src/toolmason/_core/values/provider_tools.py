@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from toolmason._entry import explain_arguments
-from toolmason.errors import DefinitionError
+from toolmason.errors import DefinitionError, explain_arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

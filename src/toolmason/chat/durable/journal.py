@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolmason._core.values.messages import dump_result
-from toolmason._entry import explain_arguments
 from toolmason.chat.durable.effects import (
     Completed,
     FactsProvider,
@@ -32,7 +31,7 @@ from toolmason.chat.durable.effects import (
 )
 from toolmason.chat.durable.process_identity import get_process_identity, is_dead
 from toolmason.chat.durable.sqlite_file import JOURNAL_MIGRATIONS, SqliteFile
-from toolmason.errors import ConfigError, RunTaken, ToolmasonError, UnknownOutcome
+from toolmason.errors import ConfigError, RunTaken, ToolmasonError, UnknownOutcome, explain_arguments
 
 __all__ = ["Completed", "EffectRecord", "NotExecuted", "RunRecord", "SqliteRuntime"]
 
