@@ -22,7 +22,7 @@ MAX_KNOWN: Final = 1000
 MIN_SECRET_CHARS: Final = 4
 """Minimum length of a secret that is masked in text. Shorter strings occur by chance."""
 MIN_SETTING_CHARS: Final = 8
-"""The same for values of the environment, which hold many ordinary words."""
+"""The same for values of the environment and of settings, which hold many ordinary words."""
 _MIN_PREFIX_CHARS: Final = 8
 """Minimum length of a prefix of a secret that is masked as well, because text may be truncated within the secret."""
 
@@ -70,7 +70,8 @@ def iter_secrets(content: Any, names: str = LOGGED_NAMES, *, is_secret: bool = F
 
 def remember_secrets(settings: Any) -> None:
     """Mask from now on the values of settings whose names say that they are secret."""
-    _known.update(dict.fromkeys(iter_secrets(settings, _SETTING_NAMES)))
+    found = iter_secrets(settings, _SETTING_NAMES)
+    _known.update((secret, None) for secret in found if len(secret) >= MIN_SETTING_CHARS)
     for oldest in list(islice(_known, max(0, len(_known) - MAX_KNOWN))):
         del _known[oldest]
 

@@ -30,6 +30,7 @@ def test_commands_are_completed(complete):
         "chat",
         "check",
         "diff",
+        "doctor",
         "list",
         "lock",
         "mcp",
