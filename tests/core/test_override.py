@@ -452,8 +452,11 @@ async def test_a_schema_of_a_server_cannot_make_an_override_expensive(caplog):
     """A definition that names the next one twice has 2^60 alternatives."""
     defs = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(60)}
     schema = {"type": "object", "properties": {"q": {"$ref": "#/$defs/d0"}}, "$defs": {**defs, "d60": TEXT}}
-    hostile = Tool.from_schema("search", "Search.", schema, lambda arguments, context: "")
-    async with Toolbox(McpServer.of("s", Toolbox(hostile)), eager=False) as box:
+
+    async def listed(*_):
+        return mcp_types.ListToolsResult(tools=[mcp_types.Tool(name="search", input_schema=schema)])
+
+    async with Toolbox(McpServer.of("s", Server("low", version="1", on_list_tools=listed)), eager=False) as box:
         view = box.override("search", arguments={"q": Literal["a"]})
 
         assert await view.list() == []

@@ -76,6 +76,8 @@ async def test_a_tool_that_looks_like_a_local_one_has_the_name_of_its_server(the
         assert names <= {"pay", f"far__{theirs}"}
         assert (await box.call("pay")).value == "ours"
         assert (await box.call(f"far__{theirs}")).text == "theirs"
+        if theirs.isascii() and theirs != "pay":
+            assert (await box.call(theirs)).text == "theirs"  # an exact name wins
 
 
 @pytest.mark.parametrize("theirs", ["Pay", "\u0440\u0430\u0443"])

@@ -165,13 +165,15 @@ async def test_a_clash_of_two_servers_and_a_prefix_for_all_hide_nothing():
 
 
 @pytest.mark.row("L4-2")
-async def test_a_local_tool_also_keeps_its_name_in_another_case():
+async def test_an_exact_name_wins_over_one_of_another_case():
     async with Toolbox(named("shared", "near"), McpServer.of("far", Toolbox(named("Shared", "far")))) as box:
-        texts = [(await box.call(name)).text for name in ("shared", "Shared", "SHARED", "far__Shared")]
-        batch = await box.call_all([("far__Shared", {}), ("shared", {})])
+        texts = [(await box.call(name)).text for name in ("shared", "Shared")]
+        guessed = await box.call("SHARED")
+        batch = await box.call_all([("Shared", {}), ("shared", {})])
 
-    assert texts == ["near", "near", "near", "far"]
+    assert texts == ["near", "far"]
     assert [result.text for result in batch] == ["far", "near"]
+    assert guessed.error.code == "unknown_tool"
 
 
 @pytest.mark.row("L4-2")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolmason import McpServer, Toolbox
+from toolmason._text import escape_hidden
 
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 
@@ -139,7 +140,7 @@ async def test_d22_a_version_of_the_protocol_that_is_unknown_is_told_as_such(ver
         error = (await box.health())["raw"].error
 
     assert error.startswith("unsupported protocol version")
-    assert repr(version[:50])[:-1] in error
+    assert f"'{escape_hidden(version[:50])}" in error
     assert "\x1b" not in error
 
 

@@ -57,7 +57,7 @@ def test_a_toolbox_that_says_so_sends_the_words_of_failures():
     with running(shelf(on_error="message")) as server:
         found = server.call("explode")
 
-    assert "hunter2" in found["content"][0]["text"]
+    assert "password=… at /srv/app" in found["content"][0]["text"]
 
 
 def test_tools_are_listed_with_title_hints_and_schemas(server: Running):

@@ -225,7 +225,7 @@ async def test_without_a_callback_the_extra_is_dropped():
 @pytest.mark.parametrize("policy", ["message", "redact", "raise"])
 async def test_a_callback_that_fails_follows_the_error_policy_and_the_tool_does_not_run(policy):
     def broken(call):
-        raise ValueError("password=hunter2")
+        raise ValueError("row 4711 is locked")
 
     view = Toolbox(get_weather, on_error=policy).augmented(Thinking, on_arguments=broken)
 
@@ -235,7 +235,7 @@ async def test_a_callback_that_fails_follows_the_error_policy_and_the_tool_does_
     else:
         result = await view.call("get_weather", SENT)
         assert isinstance(result.error, ExecutionError)
-        assert ("hunter2" in result.text) is (policy == "message")
+        assert ("row 4711" in result.text) is (policy == "message")
     assert ran == []
 
 

@@ -1,6 +1,7 @@
 """The fault catalogue, reliability.md §4C: one test for each row, named after it. Expected is the "We must" column."""
 
 import asyncio
+import itertools
 import json
 import logging
 import math
@@ -426,18 +427,17 @@ async def test_f58_without_a_timeout_configured_a_call_has_sixty_seconds(kind):
     assert 55 < result.unwrap() <= 60
 
 
-async def test_f59_a_hundred_sync_tools_of_half_a_second_take_two_rounds():
+async def test_f59_a_hundred_sync_tools_take_two_rounds():
+    rounds = [threading.Barrier(64), threading.Barrier(36)]
+    turns = itertools.count()
+
     @tool
     def work() -> None:
-        time.sleep(0.5)
+        rounds[next(turns) // 64].wait(60)  # broken, and so an error, if fewer run at once
 
-    box = Toolbox(work)
-    started = time.monotonic()
-    results = await box.call_all([("work", {})] * 100)
-    seconds = time.monotonic() - started
+    results = await Toolbox(work).call_all([("work", {})] * 100)
 
     assert all(result.ok for result in results)
-    assert seconds <= 1.3
 
 
 async def test_f59_the_number_of_threads_is_a_setting():

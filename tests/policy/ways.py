@@ -12,7 +12,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from policy import one_way
-from policy.one_way import SECRET, TENANT, Policy, Work
+from policy.one_way import DETAIL, TENANT, Policy, Work
 from toolmason import Allow, Chat, McpServer, Toolbox, ToolCall, ToolResult
 from toolmason.chat import CallFinished, CallProgress, Done
 from toolmason.cli.main import cli
@@ -219,7 +219,7 @@ def _is_denied(outcomes: list[Outcome], request: Request) -> None:
 
 def _hides_the_message(outcomes: list[Outcome], request: Request) -> None:
     assert not outcomes[0].ok
-    assert SECRET not in outcomes[0].text
+    assert DETAIL not in outcomes[0].text
 
 
 def _runs_once(outcomes: list[Outcome], request: Request) -> None:

@@ -67,7 +67,7 @@ def format_reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "the request timed out"
     if isinstance(error, RuntimeError) and str(error).startswith(_UNSUPPORTED_VERSION):
-        return f"unsupported protocol version {clip(str(error).removeprefix(_UNSUPPORTED_VERSION))!r}"
+        return f"unsupported protocol version '{clip(str(error).removeprefix(_UNSUPPORTED_VERSION))}'"
     if isinstance(error, httpx2.HTTPStatusError):
         return f"the server returned HTTP {error.response.status_code}"
     return clip(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, 300)

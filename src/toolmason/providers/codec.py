@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from toolmason._core.toolbox.definitions import Strict
 from toolmason._core.toolbox.exchange import Finished, ModelEvent, ModelReply, ModelRequest
 from toolmason._core.values.content import Text
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
-from toolmason._core.values.provider_tools import AnyNativeTool
+from toolmason._core.values.provider_tools import AnyNativeTool, Strict
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ConfigError, ModelError
 from toolmason.providers.aliases import ToolNames, to_wire_id

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from toolmason._core.toolbox.definitions import Strict
 from toolmason._core.values.definition import ToolDefinition
-from toolmason._core.values.provider_tools import AnyNativeTool
+from toolmason._core.values.provider_tools import AnyNativeTool, Strict
 from toolmason.errors import UnsupportedProvider
 from toolmason.providers.codec import Codec, Format
 from toolmason.providers.formats.anthropic import CODEC as ANTHROPIC
@@ -57,7 +56,7 @@ def definitions(
     native: Iterable[AnyNativeTool],
     provider: str,
     strict: Strict,
-    lossy: bool,  # noqa: FBT001 - called by position from `_core.toolbox.definitions`
+    lossy: bool,  # noqa: FBT001 - called by position from `_core.toolbox.lookup`
 ) -> list[dict[str, Any]]:
     """Return tools in a provider's format; see `Toolbox.definitions`."""
     provider_format = get_format(provider)

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from toolmason._core.toolbox.definitions import Strict
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message, Role
-from toolmason._core.values.provider_tools import AnyNativeTool
+from toolmason._core.values.provider_tools import AnyNativeTool, Strict
 from toolmason.errors import LossyDefinition
 from toolmason.providers.aliases import ToolNames
 from toolmason.providers.conversation import find_flaws

@@ -35,6 +35,8 @@ class ServerNames:
     """Names of the toolbox's own prompts."""
     tool_owners: dict[str, str] = field(default_factory=dict)
     """Server that first used each tool name, or one that looks like it, and keeps it."""
+    exact_owners: dict[str, str] = field(default_factory=dict)
+    """The same for the name itself, which may differ from that of the first server in case."""
     prompt_owners: dict[str, str] = field(default_factory=dict)
     warned: set[str] = field(default_factory=set)
     """Names of shadowed tools that are already logged."""
@@ -56,6 +58,7 @@ class Remotes:
         self._conflict: DuplicateTool | None = None
         self._tools_cache: tuple[int, dict[str, Tool]] | None = None
         self._shadowed: dict[str, str] = {}
+        self._exact_names: dict[str, str] = {}
         self._late_tasks: set[asyncio.Future[None]] = set()
         self._listeners: weakref.WeakSet[Any] = weakref.WeakSet()
         self.watchers: list[Watcher] = []
@@ -119,6 +122,7 @@ class Remotes:
         by_name: dict[str, Tool] = {}
         self._conflict = None
         self._shadowed = {}
+        self._exact_names = {}
         local_keys = frozenset(map(make_name_key, self.names.local_tools))
         for source in self.sources:
             for tool in source.lists.tools:
@@ -129,6 +133,8 @@ class Remotes:
                 is_qualified = tool.name == bare_name != name or get_root(tool).name == bare_name
                 if self.on_conflict == "shadow" and is_qualified and bare_name in self.names.local_tools:
                     self._shadowed[name] = bare_name
+                elif name != tool.name and self.names.exact_owners.get(tool.name) == source.name:
+                    self._exact_names[tool.name] = name
         self._tools_cache = (self.version, by_name)
         return by_name
 
@@ -137,6 +143,11 @@ class Remotes:
         """Names of the tools that a local tool shadows, each with the name of that tool. They can be called."""
         return self._shadowed if self.tools else {}
 
+    @property
+    def exact_names(self) -> Mapping[str, str]:
+        """Names that servers gave to tools and no other tool has, each with the name of the tool in the toolbox."""
+        return self._exact_names if self.tools else {}
+
     def _name_for(self, source: Remote, tool: Tool, by_name: Mapping[str, Tool], local_keys: frozenset[str]) -> str:
         qualified_name = f"{source.name}__{tool.name}"
         if self.on_conflict == "prefix":
@@ -144,6 +155,8 @@ class Remotes:
         # A name stays with its first server even while that server is down: arguments must not reach another server.
         key = make_name_key(tool.name)
         owner = self.names.tool_owners.setdefault(key, source.name)
+        if tool.name.isascii() and tool.name not in self.names.local_tools:
+            self.names.exact_owners.setdefault(tool.name, source.name)
         if key not in local_keys and tool.name not in by_name and owner == source.name:
             return tool.name
         if self.on_conflict == "error":

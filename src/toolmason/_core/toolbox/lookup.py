@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
 from toolmason._core.call.call_policy import get_chain, merge_context, merge_settings, run_in_time
 from toolmason._core.call.gates import is_enabled
@@ -19,15 +20,17 @@ from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool, load_tool
 from toolmason._core.remote.servers import collect_prompts
 from toolmason._core.run.execute import call_user_function
-from toolmason._core.toolbox.definitions import Strict, make_definitions
 from toolmason._core.toolbox.state import ToolboxState
 from toolmason._core.values.content import Content, ResourceLink
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Inherit
+from toolmason._core.values.provider_tools import Strict
 from toolmason._core.values.results import Arguments
 from toolmason.errors import ExecutionError, ToolCallError, UnknownTool
 
 _log = logging.getLogger("toolmason")
+_REGISTRY_MODULE: Final = "toolmason.providers.registry"
+"""Exports tools in a provider's format. Imported on first use, so that programs that only run calls never load it."""
 
 
 class ToolLookup:
@@ -61,11 +64,18 @@ class ToolLookup:
                 hidden.add(visible.name)
         return {name: tool for name, tool in tools.items() if name not in hidden} if hidden else tools
 
+    @property
+    def _exactly_named_tools(self) -> Mapping[str, Tool]:
+        """Tools that are listed by their full names, by the names that their servers gave to them."""
+        remotes = self.state.remotes
+        found = ((name, self.state.transform(remotes.tools[full])) for name, full in remotes.exact_names.items())
+        return {name: tool for name, tool in found if tool is not None}
+
     def find(self, name: str) -> Tool | None:
         """Return the tool of this name, or else the only one that matches it ignoring case, or None."""
         catalog = self.state.catalog
         if self.state.remotes and name not in catalog.tools:
-            catalog = Catalog({**self.remote_tools, **catalog.tools})
+            catalog = Catalog({**self._exactly_named_tools, **self.remote_tools, **catalog.tools})
         found = catalog.find(name)
         return self.get_reader(name) if found is None else found
 
@@ -152,8 +162,8 @@ class ToolLookup:
         key = (provider, strict, lossy, reader is None)
         found = self._definitions.get(key)
         if found is None:
-            tools = self.list_with_reader()
-            found = make_definitions(tools, self.state.catalog.native, provider, strict, lossy=lossy)
+            export = import_module(_REGISTRY_MODULE).definitions
+            found = export(self.list_with_reader(), self.state.catalog.native, provider, strict, lossy)
             self._definitions[key] = found
         return list(map(dict.copy, found))
 

@@ -27,7 +27,6 @@ from toolmason._core.run.progress import OnProgress
 from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API
 from toolmason._core.toolbox.approvals import Approvals
 from toolmason._core.toolbox.calls import Calls
-from toolmason._core.toolbox.definitions import Strict
 from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.options import ToolboxPolicy
 from toolmason._core.toolbox.servers import Servers
@@ -47,7 +46,7 @@ from toolmason._core.values.policy import (
     Timeout,
     check_timeout,
 )
-from toolmason._core.values.provider_tools import AnyNativeTool
+from toolmason._core.values.provider_tools import AnyNativeTool, Strict
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, make_call
 from toolmason.errors import DefinitionError, PluginError, ToolCallError, UnknownTool, explain_arguments
 

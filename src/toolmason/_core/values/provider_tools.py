@@ -8,6 +8,9 @@ from typing import Any, Literal, TypeAlias
 
 from toolmason.errors import DefinitionError, explain_arguments
 
+Strict: TypeAlias = bool | Literal["auto"]
+"""The choice of a provider's strict form; `"auto"` takes it for the tools that fit."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSearch:

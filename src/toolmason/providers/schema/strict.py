@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from toolmason._core.define.schema_nodes import LIST_KEYWORDS, MAPPING_KEYWORDS, SINGLE_KEYWORDS
-from toolmason._core.toolbox.definitions import Strict
+from toolmason._core.values.provider_tools import Strict
 from toolmason.errors import ConfigError
 from toolmason.providers.schema.dialects import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, OPENAI_STRICT, Dialect
 from toolmason.providers.schema.losses import Loss, NarrowedSchema
