@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover test-providers local-eval search-eval check house format bench conformance test-servers soak load clients fuzz kills mutants clean
+.PHONY: help setup demo test cover test-providers local-eval search-eval check house format bench conformance test-servers soak load clients fuzz kills test-faults chaos mutants clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -99,6 +99,9 @@ clients: $(READY) ## Have other MCP clients list and call our server; installs t
 
 fuzz: $(READY) ## Run the fuzz tests at full size
 	@$(BIN)/python -m pytest -m fuzz --full --timeout=3600 $(PYTEST_FLAGS)
+
+test-faults: $(READY) ## Run the catalogue of faults, each in a process of its own, and print the table
+	@$(BIN)/python tests/judges/faults.py $(ROWS)
 
 kills: $(READY) ## Kill a durable run at more than a hundred points, and go on with it
 	@$(BIN)/python -m pytest --full --timeout=3600 $(PYTEST_FLAGS) tests/chat/test_durable.py
