@@ -94,6 +94,9 @@ SECONDS ?= 120
 load: $(READY) ## Put an MCP server under load by 64 clients for two minutes, or SECONDS
 	@$(BIN)/python tests/judges/server_load.py $(SECONDS)
 
+chaos: $(READY) ## Kill, stop and change the servers behind a gateway for five minutes, or CHAOS_SECONDS
+	@$(BIN)/python tests/judges/chaos.py $(CHAOS_SECONDS)
+
 clients: $(READY) ## Have other MCP clients list and call our server; installs them into .judges
 	@$(BIN)/python tests/judges/server_clients.py
 

@@ -340,17 +340,18 @@ class LimitExceeded(ToolCallError):
 
 
 class ToolTimeout(ToolCallError):
-    """The deadline passed before the tool finished; its outcome is unknown."""
+    """The deadline passed before the tool finished; its outcome is unknown, unless it has not `began`."""
 
     code = "timeout"
 
-    def __init__(self, tool: str, seconds: float, *, limit: str = "timeout", retryable: bool = False) -> None:
+    def __init__(
+        self, tool: str, seconds: float, *, limit: str = "timeout", retryable: bool = False, began: bool = True
+    ) -> None:
         self.seconds, self.limit = seconds, limit
-        super().__init__(
-            f"{tool} did not finish within its {limit} of {seconds:g} s. It may still have had an effect.",
-            tool=tool,
-            retryable=retryable,
-        )
+        text = f"{tool} did not finish within its {limit} of {seconds:g} s. It may still have had an effect."
+        if not began:
+            text = f"{tool} was not found within {seconds:g} s: a server did not answer. Nothing was run."
+        super().__init__(text, tool=tool, retryable=retryable)
 
 
 class ToolCancelled(ToolCallError):

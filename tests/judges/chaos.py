@@ -8,6 +8,7 @@ that must run once ran twice, no process is left, and files and memory of the ga
 
 import asyncio
 import json
+import logging
 import os
 import random
 import signal
@@ -34,9 +35,11 @@ STDIO = 4
 HTTP = 2
 CALL_SECONDS = 12.0
 """More than the time-out of the gateway. A call that takes longer has no outcome."""
+HARM_SECONDS = 1.5
 MOST_GROWTH = 1.15
 SPARE_FILES = 8
-TOOLS = ["echo"] * 8 + ["echo_sync"] * 4 + ["slow"] * 4 + ["fail"] * 2 + ["hang", "drift", "die", "missing", "drifting"]
+TOOLS = [*["echo"] * 40, *["echo_sync"] * 20, *["slow"] * 20, *["fail"] * 10, *["hang"] * 4, "drift", "die"]
+TOOLS += ["missing", "drifting"] * 2
 HEADERS = {
     "accept": "application/json, text/event-stream",
     "mcp-protocol-version": "2026-07-28",
@@ -134,7 +137,7 @@ async def use_toolbox(soak: Soak, box: Toolbox) -> None:
     """Be a caller of a toolbox, and cancel now and then."""
     while time.monotonic() < soak.ends:
         name, arguments, tag = soak.make_call()
-        call = asyncio.ensure_future(box.call(name, arguments))
+        call = asyncio.ensure_future(box.call(name, arguments, timeout=CALL_SECONDS - 4))
         patience = soak.random.random() if soak.random.random() < 0.1 else CALL_SECONDS
         done, _ = await asyncio.wait({call}, timeout=patience)
         if not done:
@@ -169,9 +172,9 @@ def signal_process(pid: int, number: signal.Signals) -> None:
 
 
 async def harm(soak: Soak, gateway: subprocess.Popen[bytes]) -> None:
-    """Kill a server each second, start those over HTTP again, and stop some for seconds."""
+    """Kill a server now and then, start those over HTTP again, and stop some for seconds."""
     while time.monotonic() < soak.ends:
-        await asyncio.sleep(1)
+        await asyncio.sleep(HARM_SECONDS)
         kind = soak.random.choice(["kill stdio", "kill stdio", "kill http", "stop stdio", "stop http"])
         if kind == "kill http":
             index = soak.random.randrange(HTTP)
@@ -243,6 +246,7 @@ def check_log(soak: Soak) -> None:
 async def main() -> int:
     """Warm up, measure, soak, measure again, end, and print."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 300.0
+    logging.disable()
     with tempfile.TemporaryDirectory(prefix="chaos-") as name:
         soak = Soak(Path(name), random.Random(7))  # noqa: S311 - no secret
         soak.ports = [free_port() for _ in range(HTTP)]

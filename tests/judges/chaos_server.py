@@ -87,7 +87,7 @@ def make_server(text: str) -> McpServer:
     if place.startswith("http"):
         return McpServer.http(name, place, timeout=3, connect_timeout=5)
     command, *words = shlex.split(place)
-    return McpServer.stdio(name, command, words, timeout=3, connect_timeout=10)
+    return McpServer.stdio(name, command, words, timeout=3, connect_timeout=5)
 
 
 SERVERS = [make_server(text) for text in sys.argv[3:]]

@@ -280,3 +280,13 @@ async def test_a_call_from_another_loop_ends_with_the_loop_of_the_session(moment
     gc.collect()
 
     assert result.error.code == "remote_error"
+
+
+async def test_a_name_that_a_silent_server_might_have_costs_the_time_out_and_runs_nothing():
+    silent = McpServer.stdio("silent", sys.executable, ["-c", "import time; time.sleep(60)"])
+    async with Toolbox(silent, timeout=0.2, eager=False) as box:
+        result = await box.call("missing")
+
+    assert result.error.code == "timeout"
+    assert result.error.retryable
+    assert result.error.message == ("missing was not found within 0.2 s: a server did not answer. Nothing was run.")

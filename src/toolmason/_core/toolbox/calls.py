@@ -67,7 +67,7 @@ class Calls:
         except DeadlinePassed:
             if deadline is not None and deadline.is_over:
                 return deadline.make_error(name)
-            return ToolTimeout(name, seconds or 0.0, limit="timeout, looking for the tool", retryable=True)
+            return ToolTimeout(name, seconds or 0.0, retryable=True, began=False)
         return found
 
     def run(self, route: Route, call: ToolCall, options: CallOptions) -> Coroutine[Any, Any, ToolResult]:
