@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import json
 import math
+import re
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+_LARGE_NUMBER: Final = r"\d[eE]\+?\d{3}|\d{309}"
 KEPT_BYTES: Final = 64 * 1024
 """Bytes that are kept of the start and of the end of a line that is too long."""
 
@@ -100,6 +102,12 @@ def load_json(text: str | bytes) -> Any:
         ValueError: the text is not JSON.
     """
     return json.loads(text, object_pairs_hook=_collect_pairs)
+
+
+def may_overflow(text: str | bytes) -> bool:
+    """Return True if a number in JSON may be too large for a float, and so become infinite."""
+    found = re.search(_LARGE_NUMBER, text) if isinstance(text, str) else re.search(_LARGE_NUMBER.encode(), text)
+    return found is not None
 
 
 def _collect_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pydantic
 import pytest
 
 from core.takers import Colour, Item, refused, seen_by, take
-from toolmason import Param, Tool, Toolbox, ToolContext, tool
+from toolmason import McpServer, Param, Tool, Toolbox, ToolContext, tool
 from toolmason.errors import DefinitionError, ExecutionError, InvalidArguments
 from toolmason.extend import EngineSettings
 
@@ -442,3 +442,32 @@ async def test_a_mapping_that_cannot_be_json_is_refused():
         await refused(box, "keep", {"tags": bad})
 
     assert seen == []
+
+
+# --- numbers that JSON does not have -----------------------------------------------------------
+
+
+@tool
+def keep(x: Any) -> str:
+    """Return what came."""
+    return repr(x)
+
+
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("number", ["1e999", "-1E+400", "1" * 310 + ".5"])
+async def test_a_number_that_a_float_cannot_hold_is_refused_wherever_it_stands(number, far):
+    async with Toolbox(McpServer.of("s", Toolbox(keep)) if far else keep) as box:
+        for text, path in ((f'{{"x": {number}}}', "$.x"), (f'{{"x": {{"y": [0, {number}]}}}}', "$.x.y[1]")):
+            for arguments in (text, json.loads(text)):
+                error = await refused(box, "keep", arguments)
+                assert [problem.path for problem in error.problems] == [path]
+        assert (await box.call("keep", f'{{"x": "{number}"}}')).ok
+
+
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+async def test_no_value_of_a_program_becomes_null_on_its_way(value, far):
+    async with Toolbox(McpServer.of("s", Toolbox(keep)) if far else keep) as box:
+        error = await refused(box, "keep", {"x": {"y": [value]}})
+
+    assert [problem.path for problem in error.problems] == ["$.x.y[0]"]

@@ -13,6 +13,7 @@ import pytest
 from toolmason import McpServer, Toolbox, tool
 from toolmason.errors import RemoteError
 from toolmason.mcp_client import pool
+from toolmason.mcp_client.calls.forwarding import ForwardedRequest
 from toolmason.mcp_client.lists import list_cache
 from toolmason.mcp_client.lists.list_cache import ListCache
 from toolmason.mcp_client.pool import SessionPool
@@ -290,3 +291,28 @@ async def test_a_name_that_a_silent_server_might_have_costs_the_time_out_and_run
     assert result.error.code == "timeout"
     assert result.error.retryable
     assert result.error.message == ("missing was not found within 0.2 s: a server did not answer. Nothing was run.")
+
+
+async def test_a_connection_that_fails_while_its_caller_leaves_is_no_lost_exception():
+    lost, started = [], asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: lost.append(context))
+
+    async def work():
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise RemoteError("s", "call", "the connection was closed")
+
+    async def forward():
+        await ForwardedRequest(caller=None).run(work())
+
+    call = asyncio.create_task(forward())
+    await started.wait()
+    call.cancel()
+    await asyncio.wait((call,))
+    assert call.cancelled()
+    del call
+    gc.collect()
+
+    assert lost == []

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json
 
-from toolmason.mcp_client.transport.framing import has_duplicate_key
+from toolmason.mcp_client.transport.framing import UnreadableMessage, has_duplicate_key, parse_json
 
 SPACE = st.sampled_from(["", " ", "\t", "\n", "\r", "  "])
 STRINGS = st.sampled_from(["", "a", "b", "a:", '"a":', "\\", ":::", "ä", "\x7f", "\u2028"])
@@ -64,3 +64,15 @@ def test_an_escape_in_a_value_makes_up_for_no_key():
     text = rb'{"a":1,"a":2,"b":"\u003a"}'
 
     assert has_duplicate_key(text, from_json(text))
+
+
+@given(
+    st.sampled_from(["1e999", "-1E+400", "1e0309", "1" * 400 + ".0"]), st.sampled_from(["{}", "[0, {}]", '{{"a": {}}}'])
+)
+def test_a_number_that_becomes_infinite_makes_a_message_unreadable(number, place):
+    found = parse_json(f'{{"id": 7, "x": {place.format(number)}}}'.encode())
+
+    assert isinstance(found, UnreadableMessage)
+    assert found.id == 7
+    text = place.format(f'"{number} Infinity"')
+    assert parse_json(f'{{"x": {text}}}'.encode()) == {"x": json.loads(text)}

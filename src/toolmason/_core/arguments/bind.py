@@ -13,13 +13,20 @@ from typing import Any, Final, TypeAlias
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
 
-from toolmason._core.arguments.problems import count_problems, describe_value, get_details, make_problems, reject
+from toolmason._core.arguments.problems import (
+    count_problems,
+    describe_value,
+    find_non_finite,
+    get_details,
+    make_problems,
+    reject,
+)
 from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer, matches_type
 from toolmason._core.define.inputs import Inputs
 from toolmason._core.define.schema_nodes import iter_alternatives, resolve
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments, Repair
-from toolmason._wire import DuplicateKey, load_json, pause_garbage_collection
+from toolmason._wire import DuplicateKey, load_json, may_overflow, pause_garbage_collection
 from toolmason.errors import CUT_OFF, ArgumentProblem, InvalidArguments, clip
 
 _log = logging.getLogger("toolmason")
@@ -118,6 +125,14 @@ def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[[st
         mapping: dict[str, Any] = dict(raw or {})
     except (TypeError, ValueError):
         reject(tool, "$", "the arguments must be a JSON object", "object", describe_value(raw))
+    return _bind_mapping(inputs, raw, mapping, tool, bind)
+
+
+def _bind_mapping(
+    inputs: Inputs, raw: Arguments, mapping: dict[str, Any], tool: str, bind: Callable[[str], Bound]
+) -> Bound:
+    if inputs.may_hold_nan and type(raw) is not LargeArguments:
+        _reject_non_finite(mapping, tool)
     try:
         if inputs.has_fixed_numbers:
             _reject_booleans(inputs, mapping, tool)
@@ -131,7 +146,7 @@ def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[[st
         # Without them it may be valid; writing large ones as JSON would take longer than the call.
         if unknown and not any(_keeps_unknown_key(inputs, name, tool) for name in unknown):
             declared = {name: value for name, value in mapping.items() if name in known}
-            return _bind_non_text(inputs, declared, tool, bind)
+            return _bind_mapping(inputs, declared, declared, tool, bind)
         return bind(_dump_arguments(mapping, tool))
 
 
@@ -173,8 +188,16 @@ def _check_bounds(inputs: Inputs, raw: str, tool: str, settings: EngineSettings)
     if inputs.has_fixed_numbers and ("true" in raw or "false" in raw):
         _reject_booleans(inputs, _parse(raw, tool), tool)
     # Searching for one letter first is ten times as fast and usually decides.
-    if inputs.may_hold_nan and (("N" in raw and "NaN" in raw) or ("I" in raw and "Infinity" in raw)):
-        _parse(raw, tool)
+    if inputs.may_hold_nan and (
+        ("N" in raw and "NaN" in raw) or ("I" in raw and "Infinity" in raw) or may_overflow(raw)
+    ):
+        _reject_non_finite(_parse(raw, tool), tool)
+
+
+def _reject_non_finite(data: Mapping[str, Any], tool: str) -> None:
+    """Reject NaN and infinity, and numbers that a float cannot hold: JSON has none, so another process gets null."""
+    if path := find_non_finite(data):
+        reject(tool, path, "the number must be finite, and not too large for a float", "a finite number", "another")
 
 
 def _reject_numeric_strings(inputs: Inputs, raw: str, tool: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn, cast
 
@@ -13,6 +14,7 @@ from toolmason._core.define.schema_nodes import SchemaMismatch, get_json_type, r
 from toolmason.errors import ArgumentProblem, InvalidArguments, clip
 
 _MAX_VALUE_LENGTH: Final = 60
+_MAX_SEARCHED_DEPTH: Final = 200
 
 
 def count_problems(error: ValueError) -> int:
@@ -247,3 +249,19 @@ def _is_small(value: Any) -> bool:
 def reject(tool: str, path: str, message: str, expected: str, got: str) -> NoReturn:
     """Raise InvalidArguments with a single problem."""
     raise InvalidArguments([ArgumentProblem(path, message, expected, got)], tool=tool)
+
+
+def find_non_finite(value: Any, path: str = "$", depth: int = 0) -> str | None:
+    """Return the path of a NaN or infinity, or None."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else path
+    if depth > _MAX_SEARCHED_DEPTH:
+        return None
+    items: Any = ()
+    if isinstance(value, Mapping):
+        items = ((f"{path}.{key}", item) for key, item in value.items())
+    elif isinstance(value, list | tuple | set | frozenset):
+        items = ((f"{path}[{index}]", item) for index, item in enumerate(value))
+    elif hasattr(value, "__dict__") and not isinstance(value, type):
+        items = ((f"{path}.{key}", item) for key, item in vars(value).items())
+    return next((found for where, item in items if (found := find_non_finite(item, where, depth + 1))), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -13,6 +12,7 @@ from typing import Any, Final, TypeAlias, cast, get_origin
 from pydantic_core import ValidationError, from_json, to_json
 from typing_extensions import is_typeddict
 
+from toolmason._core.arguments.problems import find_non_finite
 from toolmason._core.define.decorators import MISSING
 from toolmason._core.define.invocation import expand, may_hold_content
 from toolmason._core.define.schema_nodes import TypeSchema, admits_number, resolve_root
@@ -293,7 +293,7 @@ def check_finite(value: Any, data: bytes) -> None:
     Raises:
         ValueError: a number is not finite; the message says where.
     """
-    path = _find_non_finite(value) if b"null" in data or b"NaN" in data or b"Infinity" in data else None
+    path = find_non_finite(value) if b"null" in data or b"NaN" in data or b"Infinity" in data else None
     if path is None and (b"NaN" in data or b"Infinity" in data):
         try:
             from_json(data, allow_inf_nan=False)
@@ -301,22 +301,6 @@ def check_finite(value: Any, data: bytes) -> None:
             path = "$" if "number out of range" not in str(error) else None
     if path is not None:
         raise ValueError(f"the number at {path} is not finite, and JSON cannot represent it")
-
-
-def _find_non_finite(value: Any, path: str = "$", depth: int = 0) -> str | None:
-    """Return the path of a NaN or infinity, or None."""
-    if isinstance(value, float):
-        return None if math.isfinite(value) else path
-    if depth > _MAX_DEPTH:
-        return None
-    items: Any = ()
-    if isinstance(value, Mapping):
-        items = ((f"{path}.{key}", item) for key, item in value.items())
-    elif isinstance(value, list | tuple | set | frozenset):
-        items = ((f"{path}[{index}]", item) for index, item in enumerate(value))
-    elif hasattr(value, "__dict__") and not isinstance(value, type):
-        items = ((f"{path}.{key}", item) for key, item in vars(value).items())
-    return next((found for where, item in items if (found := _find_non_finite(item, where, depth + 1))), None)
 
 
 def _describe_error(error: Exception) -> str:

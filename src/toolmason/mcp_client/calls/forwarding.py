@@ -177,6 +177,8 @@ class ForwardedRequest:
                 self.aborted.result()
             return await task
         finally:
+            # The caller may have gone while the connection failed: then nobody else reads the exception.
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             if not task.done():
                 task.cancel()
                 await asyncio.wait((task,), timeout=1.0)

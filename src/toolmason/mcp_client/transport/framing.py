@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 
 from toolmason._core.arguments.bind import count_containers, measure_nesting
-from toolmason._wire import KEPT_BYTES, DuplicateKey, load_json, pause_garbage_collection
+from toolmason._wire import KEPT_BYTES, DuplicateKey, load_json, may_overflow, pause_garbage_collection
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Maximum length of a line."""
@@ -76,7 +76,17 @@ def parse_json(text: bytes) -> Any:
         data = from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError) as error:
         return UnreadableMessage(f"it is not valid JSON: {str(error)[:160]}", find_id(text))
+    if may_overflow(text) and _has_infinity(data):
+        return UnreadableMessage("a number is too large for a float", find_id(text))
     return UnreadableMessage("an object has a duplicate key", find_id(text)) if has_duplicate_key(text, data) else data
+
+
+def _has_infinity(data: Any) -> bool:
+    try:
+        from_json(to_json(data, inf_nan_mode="constants"), allow_inf_nan=False)
+    except ValueError:
+        return True
+    return False
 
 
 def has_duplicate_key(text: bytes, data: Any) -> bool:
