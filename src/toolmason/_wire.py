@@ -5,14 +5,18 @@ from __future__ import annotations
 import gc
 import json
 import math
-import re
 import time
+from collections import Counter, OrderedDict
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
-_LARGE_NUMBER: Final = r"\d[eE]\+?\d{3}|\d{309}"
+LARGE_NUMBER: Final = r"\d[eE]\+?\d{3}|\d{309}"
+"""Matches a number in JSON that may be too large for a float, and so become infinite."""
+UNLIMITED_PEERS: Final = frozenset({"127.0.0.1", "::1", "localhost", ""})
+"""Addresses of this machine: clients on it, or behind a proxy on it, cannot be distinguished."""
+_K = TypeVar("_K")
 KEPT_BYTES: Final = 64 * 1024
 """Bytes that are kept of the start and of the end of a line that is too long."""
 
@@ -104,12 +108,6 @@ def load_json(text: str | bytes) -> Any:
     return json.loads(text, object_pairs_hook=_collect_pairs)
 
 
-def may_overflow(text: str | bytes) -> bool:
-    """Return True if a number in JSON may be too large for a float, and so become infinite."""
-    found = re.search(_LARGE_NUMBER, text) if isinstance(text, str) else re.search(_LARGE_NUMBER.encode(), text)
-    return found is not None
-
-
 def _collect_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     unique = dict(pairs)
     if len(unique) != len(pairs):
@@ -137,3 +135,36 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     except (TypeError, ValueError):
         return None
     return max(0.0, date.timestamp() - time.time())
+
+
+class ByteBudget(OrderedDict[_K, tuple[str, int]], Generic[_K]):
+    """Client and size of each item that is held, the oldest first, with limits for a client and in all."""
+
+    def __init__(self, max_bytes: int, max_client_bytes: int) -> None:
+        super().__init__()
+        self.max_bytes, self.max_client_bytes = max_bytes, max_client_bytes
+        self.bytes: Counter[str] = Counter()
+        """Bytes held for each client."""
+
+    def grow(self, item: _K, client: str, size: int) -> None:
+        """Add bytes to an item."""
+        self[item] = client, self.get(item, ("", 0))[1] + size
+        self.bytes[client] += size
+
+    def release(self, item: _K) -> None:
+        """Forget an item, if it is held."""
+        client, size = self.pop(item, ("", 0))
+        self.bytes[client] -= size
+        if self.bytes[client] <= 0:
+            del self.bytes[client]
+
+    def find_excess(self, client: str) -> _K | None:
+        """Return the item that has to give way after one of `client` has grown, or None.
+
+        It is the oldest item of the client if it is over its share, else of the client that holds most.
+        """
+        if client in UNLIMITED_PEERS or self.bytes[client] <= self.max_client_bytes:
+            if self.bytes.total() <= self.max_bytes:
+                return None
+            client = max(self.bytes, key=self.bytes.__getitem__)
+        return next(item for item, (holder, _) in self.items() if holder == client)

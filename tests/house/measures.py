@@ -118,7 +118,7 @@ def measures() -> Iterator[Measure]:
     small, modules_twice, classes_twice = small_modules(), repeated_module_names(), repeated_class_names()
     classes = largest_classes()
     toolbox = next(count for count, name in classes if name.endswith("Toolbox"))
-    yield Measure("lines of the package", lines(), 44_680)
+    yield Measure("lines of the package", lines(), 44_730)
     yield Measure("modules in the largest folder", size, 13, largest)
     yield Measure(f"modules of {SMALL} lines or fewer", len(small), 12, ", ".join(small))
     yield Measure("module names used twice", len(modules_twice), 8, ", ".join(modules_twice))
@@ -144,7 +144,7 @@ def flows() -> Iterator[Measure]:
         "call with a lock": (24, 16),
         "call in a run": (10, 7),
         "tools/call in a session, tool with context": (62, 37),
-        "Chat.send with one call": (235, 137),
+        "Chat.send with one call": (241, 143),
     }
     for name, trace in hops.traces().items():
         frames, changes = bounds[name]

@@ -6,8 +6,8 @@ import pytest
 
 from mcp_server.sample_server import Running, running
 from toolmason import Toolbox, ToolContext, tool
+from toolmason._wire import ByteBudget
 from toolmason.mcp_server.http import replay
-from toolmason.mcp_server.http.owner import ByteBudget
 from toolmason.mcp_server.http.replay import SessionEventStore
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

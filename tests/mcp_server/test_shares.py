@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,10 +13,12 @@ from hypothesis import strategies as st
 from pydantic_core import to_json
 
 from mcp_server.sample_server import ACCEPT, ENVELOPE, Running, eventually, running, shelf
+from toolmason._core.call.long_results import ResultStore, reset_result_owner, set_result_owner
+from toolmason._wire import ByteBudget
 from toolmason.mcp_server.http import uvicorn_limits
 from toolmason.mcp_server.http.app import asgi_app
 from toolmason.mcp_server.http.guard import ErrorResponse, Guard
-from toolmason.mcp_server.http.owner import ANONYMOUS, ByteBudget, SessionTable
+from toolmason.mcp_server.http.owner import ANONYMOUS, SessionTable
 from toolmason.mcp_server.http.replay import SessionEventStore
 from toolmason.mcp_server.tasks import TaskStore
 
@@ -25,6 +29,38 @@ CLIENTS = ["a", "b", "127.0.0.1"]
 
 def rpc(method: str, params: dict[str, Any]) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+
+
+# --- kept results ----------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.sampled_from(["ada", "bob", "eve"]), st.integers(1, 30)), min_size=1, max_size=60))
+def test_kept_results_stay_within_the_bounds_and_nobody_drops_those_of_others(steps: list[tuple[str, int]]):
+    store = ResultStore(100)
+
+    async def read_rest(arguments: Any, context: Any) -> str:
+        return "rest"
+
+    def act_as(owner: str, action: Callable[[], Any]) -> Any:
+        token = set_result_owner(owner)
+        try:
+            return action()
+        finally:
+            reset_result_owner(token)
+
+    first = act_as("quiet", lambda: store.save("x" * 20))
+    act_as("quiet", lambda: store.link("far", read_rest))
+    for owner, size in steps:
+        handle = act_as(owner, partial(store.save, "x" * size))
+        assert len(act_as(owner, partial(store.read, handle))) == size
+        for number in range(10):
+            act_as(owner, partial(store.link, f"{handle}{number}", read_rest))
+
+    assert act_as("quiet", lambda: store.read(first)) == "x" * 20
+    assert act_as("quiet", lambda: store.find_link("far")) is read_rest
+    # The last result of each stays, however large it is.
+    assert sum(size for _, size in store._sizes.values()) <= 100 + 3 * 30  # noqa: SLF001 - nothing else shows the sum
+    assert len(store) <= 1 + 60 + 256
 
 
 # --- the events of sessions -----------------------------------------------------------------------

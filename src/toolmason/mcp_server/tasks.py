@@ -14,8 +14,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 from pydantic_core import to_json
 
+from toolmason._wire import ByteBudget
 from toolmason.mcp_server.client_requests import Answers
-from toolmason.mcp_server.http.owner import ByteBudget
 
 MAX_TASKS: Final = 1000
 """Maximum number of tasks; beyond it, the oldest finished one is dropped."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import marshal
+import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, Final, TypeAlias
@@ -26,7 +27,7 @@ from toolmason._core.define.inputs import Inputs
 from toolmason._core.define.schema_nodes import iter_alternatives, resolve
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments, Repair
-from toolmason._wire import DuplicateKey, load_json, may_overflow, pause_garbage_collection
+from toolmason._wire import LARGE_NUMBER, DuplicateKey, load_json, pause_garbage_collection
 from toolmason.errors import CUT_OFF, ArgumentProblem, InvalidArguments, clip
 
 _log = logging.getLogger("toolmason")
@@ -112,25 +113,12 @@ class LargeArguments(dict[str, Any]):
 def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[[str], Bound]) -> Bound:
     if type(raw) is LargeArguments and (bound := raw.take()) is not None:
         return bound
-    if isinstance(raw, str):
-        return bind(str(raw))
-    if isinstance(raw, bytes | bytearray | memoryview):
-        try:
-            return bind(str(raw, "utf-8"))
-        except UnicodeDecodeError as error:
-            reject(
-                tool, "$", f"the arguments are not UTF-8: byte {error.start} is {error.reason}", "UTF-8 text", "bytes"
-            )
+    if isinstance(raw, str | bytes | bytearray | memoryview):
+        return bind(_decode(raw, tool))
     try:
         mapping: dict[str, Any] = dict(raw or {})
     except (TypeError, ValueError):
         reject(tool, "$", "the arguments must be a JSON object", "object", describe_value(raw))
-    return _bind_mapping(inputs, raw, mapping, tool, bind)
-
-
-def _bind_mapping(
-    inputs: Inputs, raw: Arguments, mapping: dict[str, Any], tool: str, bind: Callable[[str], Bound]
-) -> Bound:
     if inputs.may_hold_nan and type(raw) is not LargeArguments:
         _reject_non_finite(mapping, tool)
     try:
@@ -146,8 +134,17 @@ def _bind_mapping(
         # Without them it may be valid; writing large ones as JSON would take longer than the call.
         if unknown and not any(_keeps_unknown_key(inputs, name, tool) for name in unknown):
             declared = {name: value for name, value in mapping.items() if name in known}
-            return _bind_mapping(inputs, declared, declared, tool, bind)
+            return _bind_non_text(inputs, declared, tool, bind)
         return bind(_dump_arguments(mapping, tool))
+
+
+def _decode(raw: str | bytes | bytearray | memoryview, tool: str) -> str:
+    if isinstance(raw, str):
+        return str(raw)
+    try:
+        return str(raw, "utf-8")
+    except UnicodeDecodeError as error:
+        reject(tool, "$", f"the arguments are not UTF-8: byte {error.start} is {error.reason}", "UTF-8 text", "bytes")
 
 
 def copy_values(value: Any) -> Any:
@@ -189,7 +186,7 @@ def _check_bounds(inputs: Inputs, raw: str, tool: str, settings: EngineSettings)
         _reject_booleans(inputs, _parse(raw, tool), tool)
     # Searching for one letter first is ten times as fast and usually decides.
     if inputs.may_hold_nan and (
-        ("N" in raw and "NaN" in raw) or ("I" in raw and "Infinity" in raw) or may_overflow(raw)
+        ("N" in raw and "NaN" in raw) or ("I" in raw and "Infinity" in raw) or re.search(LARGE_NUMBER, raw)
     ):
         _reject_non_finite(_parse(raw, tool), tool)
 

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -22,14 +23,17 @@ from toolmason._core.values.content import Text
 from toolmason._core.values.definition import ToolOptions
 from toolmason._core.values.results import ToolResult, replace_result
 from toolmason._secrets import write_private
+from toolmason._wire import ByteBudget
 from toolmason.errors import ToolError
 
 _log = logging.getLogger("toolmason")
 
 _MAX_READ_CHARS: Final = 64 * 1024
 _MAX_MATCHES: Final = 50
+_SHARES: Final = 4
+"""One user of a server can fill this part of the store."""
 _MAX_LINKS: Final = 256
-"""Maximum number of results on servers that a store remembers; the oldest are forgotten first."""
+"""Maximum number of results on servers that a store remembers."""
 ReadRest: TypeAlias = Callable[[dict[str, Any], ToolContext[Any]], Awaitable[str]]
 """Reads part of a result on the server that truncated it, given the arguments of `read_result`."""
 _handle_numbers = itertools.count(1)
@@ -40,9 +44,10 @@ set_result_owner, reset_result_owner = _result_owner.set, _result_owner.reset
 
 
 class ResultStore:
-    """Bounded store of full results by handle, in memory or in a directory. The oldest are dropped first.
+    """Bounded store of full results by handle, in memory or in a directory.
 
-    Only the owner can read a result, even if another caller has its handle.
+    Only the owner can read a result, even if another caller has its handle. The oldest of an owner with more than its
+    share are dropped first, then the oldest of the owner with the most.
     """
 
     def __init__(self, limit: int, directory: Path | None = None) -> None:
@@ -50,10 +55,18 @@ class ResultStore:
         self.directory = directory
         self._entries: OrderedDict[tuple[str, str], str | Path] = OrderedDict()
         """Entries by owner and handle."""
-        self._sizes: dict[tuple[str, str], int] = {}
-        self._links: OrderedDict[tuple[str, str], ReadRest] = OrderedDict()
+        self._links: dict[tuple[str, str], ReadRest] = {}
         """Results that are stored on a server, by owner and handle."""
         self._lock = threading.Lock()
+
+    @cached_property
+    def _sizes(self) -> ByteBudget[tuple[str, str]]:
+        # Made at the first long result: each run has a store, and most have none.
+        return ByteBudget(self.limit, self.limit // _SHARES)
+
+    @cached_property
+    def _link_counts(self) -> ByteBudget[tuple[str, str]]:
+        return ByteBudget(_MAX_LINKS, _MAX_LINKS // _SHARES)
 
     def save(self, text: str) -> str:
         """Store `text` and return its handle."""
@@ -63,9 +76,9 @@ class ResultStore:
         entry = text if self.directory is None else self._write(self.directory, handle, text)
         with self._lock:
             self._entries[key] = entry
-            self._sizes[key] = len(text.encode())
-            while len(self._entries) > 1 and sum(self._sizes.values()) > self.limit:
-                self._drop(next(iter(self._entries)))
+            self._sizes.grow(key, key[0], len(text.encode()))
+            while (excess := self._sizes.find_excess(key[0])) not in (None, key):
+                self._drop(excess)
         return handle
 
     @staticmethod
@@ -97,10 +110,14 @@ class ResultStore:
 
     def link(self, handle: str, read_rest: ReadRest) -> None:
         """Remember a result that is stored on a server."""
+        key = (_result_owner.get(), handle)
         with self._lock:
-            self._links[_result_owner.get(), handle] = read_rest
-            if len(self._links) > _MAX_LINKS:
-                self._links.popitem(last=False)
+            self._link_counts.release(key)
+            self._link_counts.grow(key, key[0], 1)
+            self._links[key] = read_rest
+            while (excess := self._link_counts.find_excess(key[0])) is not None:
+                self._link_counts.release(excess)
+                del self._links[excess]
 
     def find_link(self, handle: str) -> ReadRest | None:
         """Return the function that reads a result on its server, or None if it is not stored on one."""
@@ -109,7 +126,9 @@ class ResultStore:
     def clear(self) -> None:
         """Drop all stored results."""
         with self._lock:
-            self._links.clear()
+            for link in list(self._links):
+                self._link_counts.release(link)
+                del self._links[link]
             for key in list(self._entries):
                 self._drop(key)
 
@@ -118,7 +137,7 @@ class ResultStore:
 
     def _drop(self, key: tuple[str, str]) -> None:
         entry = self._entries.pop(key)
-        del self._sizes[key]
+        self._sizes.release(key)
         if isinstance(entry, Path):
             entry.unlink(missing_ok=True)
 

@@ -192,7 +192,10 @@ class EngineSettings:
     result_bytes: int = 100 * 1024
     """Maximum size of text results. Longer ones are truncated and stored under a handle."""
     kept_bytes: int = 64 * 1024 * 1024
-    """Maximum total size of the results that a toolbox stores under handles. The oldest are dropped first."""
+    """Maximum total size of the results that a toolbox stores under handles. The oldest are dropped first.
+
+    One user of a server can fill a quarter.
+    """
     approval_seconds: float | None = None
     """Seconds until a request for approval expires. `None` means 7 days, and no such limit for an approver."""
     progress_queue: int = 1000

@@ -177,7 +177,7 @@ class ForwardedRequest:
                 self.aborted.result()
             return await task
         finally:
-            # The caller may have gone while the connection failed: then nobody else reads the exception.
+            # The caller may have gone while the connection failed: then no other code reads the exception.
             task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             if not task.done():
                 task.cancel()

@@ -7,17 +7,16 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 from pydantic_core import to_json
 
+from toolmason._wire import UNLIMITED_PEERS
+
 _TOKEN_SPECIFIC_CLAIMS: Final = frozenset({"exp", "iat", "nbf", "jti", "auth_time"})
 """Claims that differ between tokens of the same user."""
-UNLIMITED_PEERS: Final = frozenset({"127.0.0.1", "::1", "localhost", ""})
-"""Addresses of this machine: clients on it, or behind a proxy on it, cannot be distinguished."""
 SESSION_HEADER: Final = b"mcp-session-id"
 Send: TypeAlias = Callable[[Any], Awaitable[None]]
-_K = TypeVar("_K")
 
 
 class Identity(dict[str, Any]):
@@ -149,36 +148,3 @@ class SessionTable(OrderedDict[bytes, Session]):
         self.move_to_end(session_id)
         if len(self) > self._max_sessions:
             self.popitem(last=False)
-
-
-class ByteBudget(OrderedDict[_K, tuple[str, int]], Generic[_K]):
-    """Client and size of each item that the server holds, the oldest first, with limits for a client and in all."""
-
-    def __init__(self, max_bytes: int, max_client_bytes: int) -> None:
-        super().__init__()
-        self.max_bytes, self.max_client_bytes = max_bytes, max_client_bytes
-        self.bytes: Counter[str] = Counter()
-        """Bytes held for each client."""
-
-    def grow(self, item: _K, client: str, size: int) -> None:
-        """Add bytes to an item."""
-        self[item] = client, self.get(item, ("", 0))[1] + size
-        self.bytes[client] += size
-
-    def release(self, item: _K) -> None:
-        """Forget an item, if it is held."""
-        client, size = self.pop(item, ("", 0))
-        self.bytes[client] -= size
-        if self.bytes[client] <= 0:
-            del self.bytes[client]
-
-    def find_excess(self, client: str) -> _K | None:
-        """Return the item that has to give way after one of `client` has grown, or None.
-
-        It is the oldest item of the client if it is over its share, else of the client that holds most.
-        """
-        if client in UNLIMITED_PEERS or self.bytes[client] <= self.max_client_bytes:
-            if self.bytes.total() <= self.max_bytes:
-                return None
-            client = max(self.bytes, key=self.bytes.__getitem__)
-        return next(item for item, (holder, _) in self.items() if holder == client)

@@ -13,7 +13,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from pydantic_core import to_json
 from typing_extensions import override
 
-from toolmason.mcp_server.http.owner import UNLIMITED_PEERS, ByteBudget
+from toolmason._wire import UNLIMITED_PEERS, ByteBudget
 
 MAX_STREAMS: Final = 1000
 """Maximum number of streams in total; the oldest are dropped first."""

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from typing_extensions import override
 
+from toolmason._wire import UNLIMITED_PEERS
 from toolmason.mcp_server.http.app import McpApp
-from toolmason.mcp_server.http.owner import UNLIMITED_PEERS
 from toolmason.mcp_server.stdio.stdio_session import GRACE_SECONDS
 
 try:
