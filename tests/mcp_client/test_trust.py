@@ -5,9 +5,12 @@ import sys
 from dataclasses import replace
 
 import pytest
+from pydantic import BaseModel
 
+from mcp_server.sample_server import running
 from toolmason import Allow, Chat, McpServer, Toolbox, tool
 from toolmason.build.compare.lock_file import Lock, approve, listings_of, write
+from toolmason.errors import ApprovalRequired
 from toolmason.models import ScriptedModel
 
 SERVER = """
@@ -22,6 +25,20 @@ def work(item: str) -> str:
 
 
 server.run()
+"""
+
+
+GATEWAY = """
+from toolmason import McpServer, Toolbox, serve, tool
+
+
+@tool
+def work(item: str) -> str:
+    "Work on an item."
+    return f"done {item}"
+
+
+serve(Toolbox(McpServer.of("s", Toolbox(work), trust=False)))
 """
 
 
@@ -138,6 +155,86 @@ async def test_nested_toolboxes_and_views_ask_as_well():
             assert await code_in_run(box) == "approval_required"
             assert (await box.run().approvals.dry_run("work", {"item": "x"})).needs_approval
             assert not (await box.approvals.dry_run("work", {"item": "x"})).needs_approval
+
+
+class Reason(BaseModel):
+    """Why the tool is called."""
+
+    reason: str = ""
+
+
+class Finder:
+    """Resolver of the tools of a toolbox."""
+
+    def __init__(self, box):
+        self.box = box
+
+    def resolve(self, name):
+        return self.box[name]
+
+
+WAYS = {
+    "nested": Toolbox,
+    "nested, never asks": lambda box: Toolbox(box, approve=None),
+    "nested twice, never asks": lambda box: Toolbox(Toolbox(box), approve=None),
+    "joined": lambda box: Toolbox(approve=None) | box,
+    "joined to it": lambda box: box | Toolbox(approve=None),
+    "prefixed": lambda box: Toolbox(box.prefixed("a_"), approve=None),
+    "selected": lambda box: Toolbox(box.select("work"), approve=None),
+    "renamed": lambda box: Toolbox(box.override("work", name="other"), approve=None),
+    "augmented": lambda box: Toolbox(box.augmented(Reason), approve=None),
+    "its tool": lambda box: Toolbox(*Toolbox(box).tools),
+    "resolver": lambda box: Toolbox(resolvers=[Finder(box)], resolution_fallback=True),
+    "served": lambda box: Toolbox(McpServer.of("gw", box)),
+    "served, legacy": lambda box: Toolbox(McpServer.of("gw", box, era="legacy")),
+    "served twice": lambda box: Toolbox(McpServer.of("outer", Toolbox(McpServer.of("gw", box)))),
+    "served nested": lambda box: Toolbox(McpServer.of("gw", Toolbox(box, approve=None))),
+    "served renamed": lambda box: Toolbox(McpServer.of("gw", box.override("work", name="other"))),
+}
+
+
+@pytest.mark.parametrize("wrap", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize(("trust", "code"), [(True, None), (False, "approval_required")])
+async def test_the_rule_of_trust_travels_with_the_tool(wrap, trust, code):
+    async with Toolbox(served(work, trust=trust)) as inner:
+        await inner.list()
+        async with wrap(inner) as box:
+            name = next((tool.name for tool in await box.list()), "work")
+            async with box.run() as run:
+                result = await run.call(name, {"item": "x"})
+            assert (await box.call(name, {"item": "x"})).ok
+
+    assert (result.error and result.error.code) == code
+    assert result.ok or isinstance(result.error, ApprovalRequired)
+
+
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+async def test_the_rule_of_trust_travels_over_http_and_standard_streams(tmp_path, era):
+    script = tmp_path / "gateway.py"
+    script.write_text(GATEWAY)
+    with running(Toolbox(served(work, trust=False)), legacy=era == "legacy") as gateway:
+        for server in (
+            McpServer.http("gw", gateway.url, era=era),
+            McpServer.stdio("gw", sys.executable, [str(script)], era=era),
+        ):
+            async with Toolbox(server) as box:
+                assert await code_in_run(box) == "approval_required"
+
+
+async def test_a_server_that_trusts_a_tool_clears_the_mark_of_another(tmp_path):
+    lock = tmp_path / "toolmason.lock"
+    async with Toolbox(served(work, trust=False)) as inner:
+        gateway = McpServer.of("gw", inner, lock=lock)
+        async with Toolbox(gateway) as box:
+            assert "Server 'gw' marks it as a tool of another server" in (await why(box))
+            write(approve(Lock(), listings_of(box.tools), server="gw"), lock)
+        async with Toolbox(McpServer.of("outer", Toolbox(gateway))) as box:
+            assert await code_in_run(box) is None
+
+
+async def why(box):
+    async with box.run() as run:
+        return (await run.call("work", {"item": "x"})).error.request.reason
 
 
 @pytest.mark.parametrize("options", [{"read_only": True}, {"skip_permission": True}])

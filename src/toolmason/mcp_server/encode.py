@@ -23,6 +23,7 @@ from toolmason.mcp_client.calls.result_marks import (
     ERROR_META_KEY,
     NO_MARKS,
     RESULT_META_KEY,
+    UNTRUSTED_META_KEY,
     WRAPPED_META_KEY,
     ResultMarks,
     looks_wrapped,
@@ -57,11 +58,11 @@ def _get_listed_root(tool: Tool) -> Tool:
     return tool if isinstance(tool, LazyTool) else get_root(tool)
 
 
-def make_tool_entry(tool: Tool) -> dict[str, Any]:
-    """Return the list entry of a tool."""
+def make_tool_entry(tool: Tool, *, is_untrusted: bool = False) -> dict[str, Any]:
+    """Return the list entry of a tool, with a mark if this process does not trust its server."""
     upstream_entry: Mapping[str, Any] | None = getattr(_get_listed_root(tool), "entry", None)
     if upstream_entry is not None:
-        return _make_upstream_entry(tool, upstream_entry)
+        return _make_upstream_entry(tool, upstream_entry, is_untrusted=is_untrusted)
     definition, options = tool.definition, get_mcp_options(tool)
     entry: dict[str, Any] = {"name": tool.name}
     if definition.title is not None:
@@ -88,7 +89,7 @@ def _make_hints(tool: Tool) -> dict[str, Any]:
     }
 
 
-def _make_upstream_entry(tool: Tool, upstream_entry: Mapping[str, Any]) -> dict[str, Any]:
+def _make_upstream_entry(tool: Tool, upstream_entry: Mapping[str, Any], *, is_untrusted: bool) -> dict[str, Any]:
     """Return the definition that an upstream server sent, with the changes of the application."""
     definition, upstream = tool.definition, get_root(tool).definition
     entry = {
@@ -106,6 +107,11 @@ def _make_upstream_entry(tool: Tool, upstream_entry: Mapping[str, Any]) -> dict[
         annotations = upstream_entry.get("annotations") or {}
         others = {key: value for key, value in annotations.items() if key not in HINT_KEYS.values()}
         entry["annotations"] = {**others, **_make_hints(tool)}
+    meta = upstream_entry.get("_meta") or {}
+    if is_untrusted:
+        entry["_meta"] = {**meta, UNTRUSTED_META_KEY: True}
+    elif UNTRUSTED_META_KEY in meta:
+        entry["_meta"] = {key: value for key, value in meta.items() if key != UNTRUSTED_META_KEY}
     return entry
 
 

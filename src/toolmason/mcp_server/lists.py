@@ -9,15 +9,18 @@ from typing import Any, Final
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
+from toolmason._core.call.call_policy import get_chain
+from toolmason._core.call.route import find_distrust
 from toolmason._core.define.context import make_context
 from toolmason._core.define.schema_nodes import resolve
-from toolmason._core.define.tool import Tool, compile_tool
+from toolmason._core.define.tool import Tool, compile_tool, get_root
 from toolmason._core.remote.gateway import Gateway
 from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.policy import Inherit
 from toolmason.mcp_server.encode import (
     get_mcp_options,
+    get_remote_name,
     make_prompt_entry,
     make_resource_entry,
     make_template_entry,
@@ -63,7 +66,7 @@ class ToolboxLists:
 
     def _rebuild(self, tools: Sequence[Tool]) -> None:
         self.stale = False
-        self.tools = list(map(make_tool_entry, tools))
+        self.tools = list(map(self._make_entry, tools))
         self.traits = {tool.name: _make_traits(tool, entry) for tool, entry in zip(tools, self.tools, strict=True)}
         self.prompts = list(map(make_prompt_entry, self.box.prompts))
         gateway = Gateway(get_state(self.box).remotes)
@@ -73,6 +76,12 @@ class ToolboxLists:
         self.templates = [make_template_entry(item) for item in own_resources.values() if item.parameters]
         self.templates += [dict(entry) for entry in gateway.templates if entry.get("uriTemplate") not in own_resources]
         self.pages.clear()
+
+    def _make_entry(self, tool: Tool) -> dict[str, Any]:
+        if get_remote_name(tool) is None or not getattr(get_root(tool), "distrust", ""):
+            return make_tool_entry(tool)
+        get_distrust = find_distrust(tool, get_chain(tool.policies, get_state(self.box).calls))
+        return make_tool_entry(tool, is_untrusted=get_distrust is not None)
 
     def take_snapshot(self) -> dict[str, Any]:
         """Rebuild the lists and return their contents, to detect which one a change affected."""

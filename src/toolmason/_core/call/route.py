@@ -214,12 +214,11 @@ def get_approval_steps(tool: Tool, chain: PolicyChain, *, in_run: bool) -> tuple
     """Return the rules that may require approval of a tool's calls, innermost first.
 
     If no toolbox sets a rule, destructive calls of a model need approval within a run. Direct calls by the application
-    need none. Calls of a tool that is not trusted need it as well, unless a toolbox says `approve=None`.
+    need none. Calls of a tool that is not trusted need it as well, unless the toolbox of its server says
+    `approve=None`.
     """
     steps: list[ApprovalStep] = []
-    get_distrust = compile_tool(tool).get_distrust
-    never_asks = tool.options.skip_permission or any(policy.approval_rule is None for policy in chain)
-    if get_distrust is not None and in_run and not never_asks:
+    if in_run and (get_distrust := find_distrust(tool, chain)) is not None:
         steps.append(replace(_make_step(chain, 0), get_distrust=get_distrust))
     if tool.options.approval is not False:
         steps.append(_make_step(chain, 0, is_predicate=True))
@@ -231,6 +230,15 @@ def get_approval_steps(tool: Tool, chain: PolicyChain, *, in_run: bool) -> tuple
         if rule_requires_approval(rule, tool.options):
             steps.append(_make_step(chain, index))
     return tuple(steps)
+
+
+def find_distrust(tool: Tool, chain: PolicyChain) -> Callable[[], str] | None:
+    """Return the function that tells why a run must ask before it calls a tool. None if the tool is trusted.
+
+    Only the toolbox that has the server may waive the rule: one around it adds rules, and removes none.
+    """
+    is_waived = tool.options.skip_permission or chain[0].approval_rule is None
+    return None if is_waived else compile_tool(tool).get_distrust
 
 
 def _make_step(chain: PolicyChain, index: int, *, is_predicate: bool = False) -> ApprovalStep:

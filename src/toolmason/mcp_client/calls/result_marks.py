@@ -47,6 +47,8 @@ RESULT_META_KEY: Final = "toolmason/result"
 """Key in `_meta` of a result for its `ResultMarks`."""
 WRAPPED_META_KEY: Final = "toolmason/wrapped"
 """Key in `_meta` of a tool whose output schema looks wrapped; False if it is not."""
+UNTRUSTED_META_KEY: Final = "toolmason/untrusted"
+"""Key in `_meta` of a tool; True if the toolbox that serves it asks before a run calls it."""
 _FASTMCP_SCHEMA_KEY: Final = "x-fastmcp-wrap-result"
 _ALLOWED_KEYWORDS: Final = frozenset(
     {

@@ -13,6 +13,7 @@ from toolmason._core.load.json_forms import get_effects
 from toolmason._core.values.definition import ToolDefinition
 from toolmason.errors import ConfigError
 from toolmason.mcp_client.calls.remote_tools import RemoteTool
+from toolmason.mcp_client.calls.result_marks import UNTRUSTED_META_KEY
 from toolmason.mcp_client.lists.pins import LOCK_FILE, format_diff, is_approved, read_approved
 from toolmason.mcp_client.server_options import ServerSpec
 
@@ -71,12 +72,18 @@ class SeenTools:
             )
         # A tool that becomes read-only is not trusted to be: only the first definition was there when it was chosen.
         is_read_only = bool(tool.options.read_only) and bool(first.effects.get("read_only"))
-        if is_read_only or (server.trust and not is_changed):
+        is_marked = tool.options.meta.get(UNTRUSTED_META_KEY) is True
+        if not is_marked and (is_read_only or (server.trust and not is_changed)):
             return ""
         file = "" if server.lock is None else f" --file {shlex.quote(str(server.lock))}"
         command = f"`toolmason lock TARGET --approve {server.name}{file}`"
         if is_changed:
             return f"Its definition changed while the program ran. Review it, then run {command} to trust it."
+        if is_marked:
+            return (
+                f"Server {server.name!r} marks it as a tool of another server, which it does not trust. "
+                f"Trust that server in {server.name!r}, or run {command} to trust the tool as it is now."
+            )
         return (
             f"Server {server.name!r} comes from a configuration file, and the tool does not say that it is read-only. "
             f"Run {command} to trust its tools as they are now, or pass trust=True to McpServer.from_config."
