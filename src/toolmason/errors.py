@@ -43,6 +43,9 @@ from toolmason._text import safe_str as safe_str  # noqa: PLC0414 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Literal
+
+    LogKind = Literal["failure", "answer", "known"]
 
 __all__ = [
     "Abort",
@@ -211,6 +214,9 @@ class ToolCallError(ToolmasonError):
     """ID of the failure in the log, if it was logged or redacted."""
     is_of_call = False
     """True if it was raised for the result of a call, as opposed to raised by a tool."""
+    log_kind: LogKind = "failure"
+    """How the log shows it: as a failure of the tool, as an answer of the tool, or not at all, if this process has
+    logged it already."""
 
     def __init__(self, message: str, *, tool: str = "", retryable: bool = False) -> None:
         super().__init__(message)
@@ -284,6 +290,7 @@ class ToolError(ToolCallError):
     """
 
     code = "tool_error"
+    log_kind: LogKind = "answer"
 
     def __init__(self, message: str, *, retryable: bool = False, data: Any = None) -> None:
         super().__init__(message, retryable=retryable)

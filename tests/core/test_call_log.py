@@ -6,10 +6,23 @@ import json
 import logging
 
 import pytest
+from mcp.server.mcpserver import MCPServer
+from mcp_types import CallToolResult, TextContent
 
 from toolmason import Allow, Chat, McpServer, Toolbox, ToolCall, ToolError, tool
-from toolmason.errors import ToolCallError
+from toolmason.errors import (
+    ExecutionError,
+    InvalidArguments,
+    LimitExceeded,
+    RemoteError,
+    ResultError,
+    ToolCallError,
+    ToolTimeout,
+    UnknownOutcome,
+    UnknownTool,
+)
 from toolmason.extend import StaticResolver
+from toolmason.mcp_client.calls.result_marks import ERROR_META_KEY, ServerFailure, make_error_data, restore_error
 from toolmason.models import ScriptedModel
 
 
@@ -89,11 +102,96 @@ async def test_a_redacted_failure_has_the_id_of_the_log(log):
     assert result.error.log_id == shown
 
 
-async def test_a_served_toolbox_logs_a_failure_once(log):
-    async with Toolbox(McpServer.of("s", Toolbox(boom))) as box:
-        await box.call("boom")
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+@pytest.mark.parametrize(("fails", "levels"), [(boom, ["WARNING", "INFO"]), (sold_out, ["INFO"])])
+async def test_a_served_toolbox_logs_a_failure_once(log, fails, levels, era):
+    served = Toolbox(McpServer.of("s", Toolbox(fails), era=era))
+    async with Toolbox(McpServer.of("gateway", served)) as box:
+        result = await box.call(fails.__name__)
 
-    assert len(read(log, logging.WARNING)) == 1
+    told = [record for record in log.records if record.name == "toolmason.calls" and record.levelno > logging.DEBUG]
+    assert [record.levelname for record in told] == levels
+    assert result.error.log_id in told[0].getMessage()
+
+
+def make_foreign_server():
+    server = MCPServer("foreign")
+
+    @server.tool()
+    def refuse() -> CallToolResult:
+        return CallToolResult(content=[TextContent(text="not\ntoday")], is_error=True)
+
+    return server
+
+
+@pytest.mark.parametrize("is_behind_a_gateway", [False, True])
+async def test_an_error_of_a_foreign_server_is_a_failure(log, is_behind_a_gateway):
+    source = McpServer.of("foreign", make_foreign_server())
+    if is_behind_a_gateway:
+        source = McpServer.of("gateway", Toolbox(source))
+    async with Toolbox(source) as box:
+        result = await box.call("refuse")
+
+    [warning], [message] = read(log, logging.WARNING), read(log, logging.INFO)
+    assert warning.startswith("refuse [")
+    assert f"failed, id {result.error.log_id}: " in warning
+    assert message.endswith(f"failure {result.error.log_id}: not\\ntoday")
+    assert isinstance(result.error, ToolError)
+    assert result.error.message == "not\ntoday"
+
+
+def test_a_foreign_failure_stays_a_failure_across_processes():
+    sent = make_error_data(ServerFailure("not today"))
+    answered = make_error_data(ToolError("not today"))
+
+    assert restore_error("not today", {ERROR_META_KEY: sent}, "s").log_kind == "failure"
+    assert restore_error("not today", {ERROR_META_KEY: answered}, "s").log_kind == "answer"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnknownTool("other", ["x"]),
+        InvalidArguments([], tool="other"),
+        ToolTimeout("other", 3),
+        UnknownOutcome("other"),
+        ResultError("other", "a cycle"),
+        ExecutionError("other", ValueError("x")),
+        LimitExceeded("other", "limit", "Wait."),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("wrap", [Toolbox, lambda box: Toolbox(McpServer.of("s", Toolbox(box)))], ids=["", "served"])
+async def test_an_error_about_another_tool_is_a_failure_of_the_called_one(log, wrap, error):
+    @tool
+    def borrow() -> int:
+        """Borrow a book."""
+        raise error
+
+    async with wrap(borrow) as box:
+        result = await box.call("borrow")
+
+    [warning] = read(log, logging.WARNING)
+    assert warning.startswith("borrow [")
+    assert (result.error.code, result.error.tool) == ("execution_error", "borrow")
+    assert json.loads(result.text)["error"]["tool"] == "borrow"
+
+
+async def test_an_error_of_a_server_has_the_name_of_the_called_tool():
+    error = RemoteError("s", "call", "gone", tool="other", retryable=True)
+
+    def make(name):
+        @tool(name=name)
+        def fetch() -> int:
+            """Fetch."""
+            raise error from OSError("x")
+
+        return fetch
+
+    results = await Toolbox(make("a"), make("b")).call_all([ToolCall("1", "a"), ToolCall("2", "b")])
+
+    assert [(result.error.tool, result.error.code) for result in results] == [("a", error.code), ("b", error.code)]
+    assert all(type(result.error.__cause__) is OSError for result in results)
 
 
 async def test_a_time_out_is_a_failure(log):

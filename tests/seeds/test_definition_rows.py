@@ -74,8 +74,8 @@ class Refused(errors.ToolCallError):
     "error",
     [
         errors.InvalidArguments([ArgumentProblem("$.a", "too old", "a later date", "1999")]),
-        errors.UnknownTool("other", ["work"]),
-        errors.ToolTimeout("other", 3),
+        errors.UnknownTool("work", []),
+        errors.ToolTimeout("work", 3),
         errors.RemoteError("crm", "call", "the server is gone"),
         Refused("not today"),
     ],

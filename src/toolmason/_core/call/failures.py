@@ -53,22 +53,26 @@ _ENGINE_ERRORS: Final = (ExecutionError, ResultError, ApprovalDenied, ApprovalRe
 
 def to_call_error(tool: str, error: BaseException) -> ToolCallError:
     """Convert a tool's exception to the error that its result carries."""
-    if isinstance(error, ToolError):
-        if error.tool and error.tool != tool:
-            # Two tools may raise the same error object, and each result needs its own.
-            error = copy.copy(error)
-        error.tool = tool
-        return error
-    if isinstance(error, RemoteError):
-        error.tool = error.tool or tool
-    if isinstance(error, ResultError | ExecutionError | RemoteError) and error.tool == tool:
-        return error
-    if isinstance(error, ToolCallError) and not error.is_of_call and not isinstance(error, _ENGINE_ERRORS):
-        error.tool = error.tool or tool
-        return error
+    if isinstance(error, ToolError) or (isinstance(error, RemoteError) and not error.is_of_call):
+        return _set_tool(error, tool)
+    if isinstance(error, ToolCallError) and error.tool in ("", tool):
+        is_of_engine = error.is_of_call or isinstance(error, _ENGINE_ERRORS)
+        if not is_of_engine or isinstance(error, ResultError | ExecutionError | RemoteError):
+            error.tool = tool
+            return error
     if isinstance(error, asyncio.CancelledError):
         return ExecutionError(tool, RuntimeError("the tool cancelled itself"))
     return ExecutionError(tool, error, retryable=isinstance(error, TimeoutError | ConnectionError))
+
+
+def _set_tool(error: ToolCallError, tool: str) -> ToolCallError:
+    """Return an error under the name of the tool that was called."""
+    if error.tool and error.tool != tool:
+        # Two tools may raise the same error object, and each result needs its own.
+        original, error = error, copy.copy(error)
+        error.__cause__, error.__traceback__ = original.__cause__, original.__traceback__
+    error.tool = tool
+    return error
 
 
 async def make_failed_result(error: ToolCallError, on_error: OnError, settings: EngineSettings) -> ToolResult:

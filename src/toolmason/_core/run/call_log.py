@@ -13,7 +13,7 @@ from pydantic_core import from_json, to_json
 from toolmason._core.values.results import ToolResult
 from toolmason._secrets import LOGGED_NAMES, MASK, format_stack, make_record_safe, scrub
 from toolmason._text import safe_str, to_line
-from toolmason.errors import ToolCallError, ToolCancelled, ToolError
+from toolmason.errors import ToolCallError, ToolCancelled
 
 CALL_LOG: Final = logging.getLogger("toolmason.calls")
 """Logger of calls and their failures."""
@@ -42,7 +42,10 @@ def log_failure(error: ToolCallError, call_id: str, *data: Any) -> None:
     The message and the stack may hold data of the call, so they have levels of their own. Values of `data`, such as
     arguments and context, are masked in them if the names of their fields say that they are secret.
     """
-    is_answer = isinstance(error, ToolError)
+    if error.log_kind == "known":
+        del error.log_kind  # a mark for this place: the error is that of a local tool
+        return
+    is_answer = error.log_kind == "answer"
     if isinstance(error, ToolCancelled) or not CALL_LOG.isEnabledFor(logging.INFO if is_answer else logging.WARNING):
         return
     name, call_id = to_line(error.tool), to_line(call_id)

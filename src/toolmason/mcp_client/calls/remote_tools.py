@@ -37,7 +37,9 @@ from toolmason.errors import ToolError
 from toolmason.mcp_client.calls.input_checks import copy_mapping, make_remote_inputs, parse_object
 from toolmason.mcp_client.calls.output_checks import OutputChecker
 from toolmason.mcp_client.calls.result_marks import (
+    ERROR_META_KEY,
     ResultMarks,
+    ServerFailure,
     drop_protocol_keys,
     marks_wrapped_result,
     read_result_marks,
@@ -53,8 +55,12 @@ CallTool = Callable[["RemoteTool", dict[str, Any], ToolContext[Any]], Awaitable[
 class RemoteTool(Tool):
     """A tool that runs on a server."""
 
-    def __init__(self, server: str, entry: Any, call: CallTool, raw: Mapping[str, Any]) -> None:
+    def __init__(
+        self, server: str, entry: Any, call: CallTool, raw: Mapping[str, Any], *, logs_failures: bool = False
+    ) -> None:
         self.server, self.remote_name, self._call = server, entry.name, call
+        self.logs_failures = logs_failures
+        """True if the server is a toolbox of this process, which logs the failures itself."""
         self.entry = raw
         """The definition as the server sent it."""
         output = raw.get("outputSchema")
@@ -89,13 +95,19 @@ class RemoteTool(Tool):
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         result = await self._call(self, arguments, context)
         if result.is_error:
-            raise _make_tool_error(result, self.server)
+            raise self._make_error(result)
         # Accept content without the structured data that the schema requires: an image may be the whole result.
         if self._checker is not None and (structured := _get_structured(result)) is not None:
             reason = await self._checker.find_misfit(structured)
             if reason is not None:
-                raise ToolError(f"the server's result does not match its output schema: {reason}", retryable=False)
+                raise ServerFailure(f"the server's result does not match its output schema: {reason}", retryable=False)
         return result
+
+    def _make_error(self, result: CallToolResult) -> ToolError:
+        error = _make_tool_error(result, self.server)
+        if self.logs_failures and ERROR_META_KEY in (result.meta or {}):
+            error.log_kind = "known"
+        return error
 
     async def read_rest(self, arguments: dict[str, Any], context: ToolContext[Any]) -> str:
         """Read part of a result that the server truncated.
@@ -194,7 +206,7 @@ def _make_tool_error(result: Any, server: str) -> ToolError:
     text = "\n".join(map(describe_part, content))
     structured, meta = _get_structured(result), result.meta
     data = "" if structured is None else to_json(structured).decode()
-    error = restore_error(text, meta, server) or ToolError(text or data or "the tool failed without a message")
+    error = restore_error(text, meta, server) or ServerFailure(text or data or "the tool failed without a message")
     parts = tuple(part for part in content if not isinstance(part, Text))
     extras = {"content": parts, "structured": structured, "meta": drop_protocol_keys(meta)}
     error.result_fields |= {name: value for name, value in extras.items() if value not in ((), None, {})}

@@ -68,6 +68,12 @@ _ALLOWED_KEYWORDS: Final = frozenset(
 # --- errors ------------------------------------------------------------------------------------
 
 
+class ServerFailure(ToolError):
+    """A tool of a server failed, and the server does not say how."""
+
+    log_kind = "failure"
+
+
 class ServerInvalidArguments(InvalidArguments, ToolError):
     """A server rejected the arguments of a call."""
 
@@ -75,13 +81,19 @@ class ServerInvalidArguments(InvalidArguments, ToolError):
 class ServerExecutionError(ExecutionError, ToolError):
     """A tool of a server raised an exception."""
 
+    log_kind = "failure"
+
 
 class ServerResultError(ResultError, ToolError):
     """A server could not send the result of its tool."""
 
+    log_kind = "failure"
+
 
 class ServerTimeout(ToolTimeout, ToolError):
     """A tool of a server did not finish within a deadline of the server."""
+
+    log_kind = "failure"
 
 
 class ServerLimitExceeded(LimitExceeded, ToolError):
@@ -114,6 +126,8 @@ def make_error_data(error: ToolCallError, attempts: int = 1) -> dict[str, Any]:
     data: dict[str, Any] = {"code": error.code, "retryable": error.retryable}
     if error.log_id:
         data["id"] = error.log_id
+    if isinstance(error, ServerFailure):
+        data["failed"] = True
     if attempts != 1:
         data["attempts"] = attempts
     if isinstance(error, InvalidArguments):
@@ -139,7 +153,8 @@ def restore_error(text: str, meta: Mapping[str, Any] | None, server: str) -> Too
     if make := _MAKERS.get(code):
         error = make(data, server)
     else:
-        error = ServerRefusal("") if code in (ApprovalRequired.code, ApprovalDenied.code) else ToolError("")
+        kind = ServerFailure if data.get("failed") is True else ToolError
+        error = (ServerRefusal if code in (ApprovalRequired.code, ApprovalDenied.code) else kind)("")
         if code not in _OWN_CODES and _CODE.fullmatch(code):
             error.__dict__["code"] = code  # for this instance only
     error.__dict__["server"] = server

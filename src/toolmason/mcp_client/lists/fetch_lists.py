@@ -59,8 +59,15 @@ async def fetch_lists(
     """
     capabilities = client.server_capabilities
     entries, ttl = await _fetch_tools(client, server)
+    logs_failures = hasattr(server.target, "__mcp_server__")
     tools = [
-        RemoteTool(server.name, entry, call_tool, definitions.get(entry.name) or _dump_entry(entry))
+        RemoteTool(
+            server.name,
+            entry,
+            call_tool,
+            definitions.get(entry.name) or _dump_entry(entry),
+            logs_failures=logs_failures,
+        )
         for entry in _drop_duplicates(entries, server)
     ]
     seen.judge(tools, server)
