@@ -75,6 +75,12 @@ def clip(text: str, limit: int = 80) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return a question that names the known names nearest to a misspelt one, or an empty string."""
+    matches = find_close_names(name, sorted(known))
+    return f" Did you mean {' or '.join(map(repr, matches))}?" if matches else ""
+
+
 def safe_str(error: object) -> str:
     """Return `str(error)`, or an empty string if its `__str__` fails."""
     try:

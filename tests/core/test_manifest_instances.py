@@ -323,3 +323,27 @@ async def test_a_server_lists_the_tools_of_a_manifest_without_importing_them(db)
     assert listed == ["address", "up", "version"]
     assert before == []
     assert "needs constructor arguments (url)" in result.text
+
+
+@pytest.mark.parametrize("given", [[1], 3, {1: "shop"}], ids=str)
+def test_instances_are_a_mapping_of_classes(db, given):
+    with pytest.raises(ConfigError, match=r"instances=.*must be a mapping from classes"):
+        Toolbox.from_manifest("shop", instances=given)
+
+
+def test_an_async_function_makes_no_instance(db):
+    async def connect():
+        return None
+
+    with pytest.raises(ConfigError, match=r"instances\['shop\.db:Db'\] is an async function.*await connect\(\)"):
+        Toolbox.from_manifest("shop", instances={PATH: connect})
+
+
+async def test_a_function_that_returns_a_coroutine_makes_no_instance(db, recwarn):
+    async def connect(url):
+        return url
+
+    result = await Toolbox.from_manifest("shop", instances={PATH: lambda: connect("db://a")}).call("address")
+
+    assert "returned an object of class 'coroutine'" in result.error.message
+    assert not [warning for warning in recwarn if "never awaited" in str(warning.message)]

@@ -477,14 +477,15 @@ async def test_a_schema_of_a_server_that_makes_no_sense_withholds_the_tool():
 
 
 async def test_an_override_of_a_tool_that_never_appears_is_told_once(caplog):
-    async with Toolbox(McpServer.of("s", Toolbox(search))) as box:
-        view = box.override("serch", timeout=3)
-        with caplog.at_level(logging.WARNING):
+    view = Toolbox(McpServer.of("s", Toolbox(search))).override("serch", timeout=3)
+    with caplog.at_level(logging.WARNING):
+        async with view:
             await view.list()
             await view.list()
 
-    told = [text for text in caplog.messages if "override('serch')" in text]
-    assert told == ["override('serch'): neither the toolbox nor its servers have a tool of this name"]
+    [told] = [text for text in caplog.messages if "override('serch')" in text]
+    assert told.startswith("override('serch'): neither the toolbox nor its servers have a tool of this name.")
+    assert told.endswith("Did you mean 'search'?")
 
 
 async def test_a_new_name_that_a_server_uses_is_refused():
@@ -501,6 +502,21 @@ async def test_a_shadowed_tool_of_a_server_is_overridden_by_its_full_name():
         assert (await local.call("search", {})).value == {"a": "x"}
         assert [item.name for item in await local.list()] == ["search"]
         assert (await remote.call("s__search", {"q": "tea"})).value["tenant"] == "t"
+
+
+async def test_a_shadowed_tool_with_a_name_of_its_own_is_listed():
+    async with Toolbox(make_search(a=TEXT), McpServer.of("s", Toolbox(search))) as box:
+        views = {
+            "override": box.override("s__search", name="find", description="Find."),
+            "renamed": box.renamed({"s__search": "find"}),
+            "prefixed": box.override("s__search", name="find").prefixed("a_"),
+            "nested": Toolbox(box.override("s__search", name="find")),
+        }
+        for kind, view in views.items():
+            prefix = "a_" if kind == "prefixed" else ""
+            assert [item.name for item in await view.list()] == [f"{prefix}find", f"{prefix}search"], kind
+            assert (await view.call(f"{prefix}find", {"q": "tea", "tenant": "t"})).ok
+        assert [item.name for item in await box.prefixed("a_").list()] == ["a_search"]
 
 
 async def test_a_served_view_shows_the_effects_of_the_override():

@@ -14,7 +14,7 @@ from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.provider_tools import AnyNativeTool, Strict
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.errors import ConfigError, ModelError
+from toolmason.errors import ConfigError, ModelError, clip
 from toolmason.providers.aliases import ToolNames, to_wire_id
 from toolmason.providers.content_parts import have_same_arguments, join_parts, make_call_id
 from toolmason.providers.conversation import repair
@@ -205,12 +205,22 @@ class Codec(Format):
         return tool_set
 
     def encode(
-        self, request: ModelRequest, model: str, *, stream: bool = False, cache: RequestCache | None = None
+        self, request: ModelRequest, model: str = "", *, stream: bool = False, cache: RequestCache | None = None
     ) -> Body:
         """Return the body of a request, after repairing problems such as calls without results.
 
         With `cache`, parts of the body are shared with earlier requests; do not modify it then.
+
+        Raises:
+            ConfigError: `request` is not a `ModelRequest`, or no model is named.
         """
+        given: Any = request
+        if not isinstance(given, ModelRequest):
+            raise ConfigError(
+                f"encode(request={clip(repr(given))}): must be a ModelRequest. Write `ModelRequest(messages, tools)`."
+            )
+        if not model:
+            raise ConfigError(f"encode(model={model!r}): must be the name of a model.")
         return self.prepare(request, model, cache or RequestCache(), stream=stream).body
 
     def prepare(

@@ -20,7 +20,7 @@ from toolmason._core.define.tool import LazyTool, RenamedTool, Tool, get_root, m
 from toolmason._core.values.definition import Naming, apply_naming
 from toolmason._core.values.policy import CarriedPolicy
 from toolmason._core.values.provider_tools import NATIVE_TOOL_TYPES, AnyNativeTool, RemoteMcp, get_native_key
-from toolmason._text import find_close_names
+from toolmason._text import suggest
 from toolmason.errors import DefinitionError, DuplicateTool, PluginError
 
 CatalogItem: TypeAlias = Tool | Prompt | Resource
@@ -327,9 +327,7 @@ def _resolve_or_raise(name: str, resolvers: Iterable[Resolver]) -> Tool:
     resolver_list = list(resolvers)
     if (tool := resolve_name(name, resolver_list)) is not None:
         return tool
-    known = sorted({known for resolver in resolver_list for known in getattr(resolver, "names", ())})
-    matches = find_close_names(name, known)
-    hint = f" Did you mean {' or '.join(map(repr, matches))}?" if matches else ""
+    hint = suggest(name, {known for resolver in resolver_list for known in getattr(resolver, "names", ())})
     raise DefinitionError(
         f"No resolver knows a tool named {name!r}.{hint} Pass `resolvers=[...]` with one that does, or the tool itself."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
@@ -15,10 +15,12 @@ from typing_extensions import override
 from toolmason._core.catalog.argument_changes import ArgumentChanges
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import make_options
+from toolmason._core.define.signature import check_lock
 from toolmason._core.define.tool import CompiledTool, LazyTool, RenamedTool, Tool, compile_tool
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.policy import EngineSettings
+from toolmason._text import suggest
 from toolmason.errors import DefinitionError
 
 _log = logging.getLogger("toolmason")
@@ -39,6 +41,11 @@ class Override:
 
     def __init__(self, name: str, keywords: Mapping[str, Any]) -> None:
         self.tool_name = name
+        for key in _DEFINITION_KEYS:
+            if (text := keywords.get(key)) is not None and not (isinstance(text, str) and text.strip()):
+                raise DefinitionError(
+                    f"override({name!r}): {key}={text!r} must be text, and not empty. Omit it to keep the original."
+                )
         self.definition_changes = {key: keywords[key] for key in _DEFINITION_KEYS if keywords.get(key) is not None}
         options = {key: value for key, value in keywords.items() if key not in (*_DEFINITION_KEYS, "arguments")}
         if fixed := sorted(_FIXED_OPTIONS & options.keys()):
@@ -58,11 +65,14 @@ class Override:
         """Name of the tool in the view."""
         return str(self.definition_changes.get("name", self.tool_name))
 
-    def report_unused(self) -> None:
+    def report_unused(self, names: Iterable[str]) -> None:
         """Log that no tool has this name, once."""
         if not self.is_used:
             self.is_used = True
-            _log.warning("override(%r): neither the toolbox nor its servers have a tool of this name", self.tool_name)
+            hint = suggest(self.tool_name, names)
+            _log.warning(
+                "override(%r): neither the toolbox nor its servers have a tool of this name.%s", self.tool_name, hint
+            )
 
     def transform(self, tool: Tool) -> Tool:
         """Return the overridden tool, or another tool unchanged. A tool that no longer fits is withheld."""
@@ -91,6 +101,10 @@ class Override:
             return tool.with_definition(definition, self.apply, options=options)
         if self.arguments:
             self._check_arguments(compile_tool(tool))
+        if "lock" in self.options:
+            schemas = (tool.definition.input_schema, definition.input_schema)
+            parameters = compile_tool(tool).parameters
+            check_lock(f"override({self.tool_name!r})", self.options["lock"], parameters, *schemas)
         is_trusted = self.options.get("read_only") is True
         return OverriddenTool(tool, definition, options, self.arguments, is_trusted=is_trusted)
 

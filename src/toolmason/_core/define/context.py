@@ -48,6 +48,9 @@ class Inject:
     __slots__ = ("key",)
 
     def __init__(self, key: str | None = None) -> None:
+        given: Any = key
+        if given is not None and not (isinstance(given, str) and given.strip()):
+            raise DefinitionError(f"Inject(key={key!r}): must name a value of the context, or be omitted.")
         self.key = key
 
     def __repr__(self) -> str:

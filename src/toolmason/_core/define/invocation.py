@@ -26,9 +26,10 @@ from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import MISSING
-from toolmason._core.define.signature import Parameter, is_safe_to_share, unwrap_function
+from toolmason._core.define.signature import Parameter, describe_location, is_safe_to_share, unwrap_function
 from toolmason._core.values.content import CONTENT_TYPES
 from toolmason._core.values.results import ToolReturn
+from toolmason.errors import DefinitionError
 
 FunctionKind: TypeAlias = Literal["async", "sync"]
 PicklableCall: TypeAlias = tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]
@@ -48,6 +49,22 @@ def is_generator_function(fn: Any) -> bool:
     """Return True if a function is a sync or async generator."""
     inner = unwrap_function(fn)
     return inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner)
+
+
+def check_handler(name: str, handler: Any) -> None:
+    """Raise a `DefinitionError` if a handler cannot be called with (arguments, context)."""
+    if not callable(handler):
+        raise DefinitionError(f"Tool {name!r}: its handler is {handler!r}. Pass a function of (arguments, context).")
+    try:
+        signature = inspect.signature(handler)
+    except (ValueError, TypeError):
+        return  # some callables of extension modules have none
+    try:
+        signature.bind({}, None)
+    except TypeError as error:
+        raise DefinitionError(
+            f"{describe_location(handler)}: the handler of tool {name!r} cannot take (arguments, context): {error}."
+        ) from None
 
 
 def make_caller(fn: Any, parameters: Sequence[Parameter]) -> tuple[FunctionKind, Callable[..., Any]]:

@@ -147,6 +147,21 @@ def read_signature(
     return Signature(tuple(parameters), hints.get("return", MISSING), extra_hint, text)
 
 
+def check_lock(place: str, lock: str | None, parameters: Sequence[Parameter], *schemas: Mapping[str, Any]) -> None:
+    """Raise if the option `lock` names no parameter of a tool, neither as in the function nor as in a schema.
+
+    Raises:
+        DefinitionError: no parameter has this name; lists those that there are.
+    """
+    if lock is None:
+        return
+    names = [name for parameter in parameters for name in (parameter.name, parameter.label)]
+    names += [name for schema in schemas for name in schema.get("properties", ())]
+    if lock not in names:
+        known = ", ".join(dict.fromkeys(names)) or "none"
+        raise DefinitionError(f"{place}: lock={lock!r} names no parameter of the tool. Parameters: {known}.")
+
+
 def _get_spec_type(fn: Any, spec: ParamSpec) -> Any:
     """Return the type of a described parameter, which may be the name of a JSON type."""
     if not isinstance(spec.type, str):

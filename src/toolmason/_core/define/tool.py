@@ -35,6 +35,7 @@ from toolmason._core.define.inputs import (
 from toolmason._core.define.invocation import (
     FunctionKind,
     PicklableCall,
+    check_handler,
     get_function_kind,
     is_generator_function,
     is_hashable,
@@ -45,7 +46,14 @@ from toolmason._core.define.invocation import (
     returns_function,
 )
 from toolmason._core.define.schema_nodes import TypeSchema, resolve_root
-from toolmason._core.define.signature import Parameter, Signature, describe_location, get_function_name, read_signature
+from toolmason._core.define.signature import (
+    Parameter,
+    Signature,
+    check_lock,
+    describe_location,
+    get_function_name,
+    read_signature,
+)
 from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, name_to_words
 from toolmason._core.values.policy import CarriedPolicy
 from toolmason._core.values.results import ToolResult
@@ -226,7 +234,7 @@ class SchemaTool(_CallableTool):
     ) -> None:
         name = declaration.name or get_function_name(handler)
         output = declaration.output_schema
-        _check_handler(name, handler)
+        check_handler(name, handler)
         definition = ToolDefinition(
             name,
             declaration.description or name_to_words(name),
@@ -239,6 +247,7 @@ class SchemaTool(_CallableTool):
         self.definition = replace(definition, input_schema=hide_project_dir(definition.input_schema))
         self._declared_schema = definition.input_schema
         self._compiled = self._compile()  # validates the schema now instead of at the first call
+        check_lock(f"Tool {name!r}", self.options.lock, (), self._declared_schema)
 
     @override
     def _get_declared_schema(self) -> JsonSchema:
@@ -265,6 +274,8 @@ class FunctionTool(_CallableTool):
         self.options = declaration.options
         signature = read_signature(fn, declaration.local_names, params)
         self._compiled = compiled = _compile_function(fn, signature, declaration, schema)
+        if signature.extra_hint is MISSING:
+            check_lock(self.origin, self.options.lock, signature.parameters)
         own_name = declaration.name or get_function_name(fn)
         if own_name == "<lambda>" and declaration.kind == "tool":
             raise DefinitionError(
@@ -377,12 +388,15 @@ def prepare_tool(tool: Tool) -> Tool:
     """Return a tool as a toolbox publishes it: without `project_dir`, which the application fills.
 
     Raises:
-        DefinitionError: it has no definition.
+        DefinitionError: it has no definition, or locks on a parameter that it does not have.
     """
     definition = getattr(tool, "definition", None)
     if not isinstance(definition, ToolDefinition):
         raise DefinitionError(f"{tool.origin} has no definition. Set `definition = ToolDefinition(...)` in the class.")
-    if type(tool)._compile is not Tool._compile or PROJECT_DIR not in definition.input_schema.get("properties", ()):  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    if type(tool)._compile is not Tool._compile:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        return tool
+    check_lock(tool.origin, tool.options.lock, (), definition.input_schema)
+    if PROJECT_DIR not in definition.input_schema.get("properties", ()):
         return tool
     published = RenamedTool(tool, tool.name)
     published.definition = replace(definition, input_schema=hide_project_dir(definition.input_schema))
@@ -392,21 +406,6 @@ def prepare_tool(tool: Tool) -> Tool:
 def _with_object_type(schema: Any) -> Any:
     # Not a mapping: the definition refuses it with the fix.
     return {"type": "object", **schema} if isinstance(schema, Mapping) else schema
-
-
-def _check_handler(name: str, handler: Any) -> None:
-    if not callable(handler):
-        raise DefinitionError(f"Tool {name!r}: its handler is {handler!r}. Pass a function of (arguments, context).")
-    try:
-        signature = inspect.signature(handler)
-    except (ValueError, TypeError):
-        return  # some callables of extension modules have none
-    try:
-        signature.bind({}, None)
-    except TypeError as error:
-        raise DefinitionError(
-            f"{describe_location(handler)}: the handler of tool {name!r} cannot take (arguments, context): {error}."
-        ) from None
 
 
 def _compile_function(

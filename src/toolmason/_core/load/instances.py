@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from toolmason._core.load.members import find_required_arguments
-from toolmason.errors import ConfigError, ToolmasonError
+from toolmason.errors import ConfigError, ToolmasonError, clip
 
 
 class Instances:
     """Instances of classes by path, `module:Class`. A given value is an instance, or a function that returns one."""
 
     def __init__(self, given: Mapping[Any, Any] | None) -> None:
+        raw: Any = given
+        if not isinstance(raw, Mapping | None) or not all(isinstance(key, str | type) for key in raw or ()):
+            raise ConfigError(
+                f"instances={clip(repr(raw))}: must be a mapping from classes, or 'module:Class', to their instances."
+            )
         self._given = {
             key if isinstance(key, str) else f"{key.__module__}:{key.__name__}": value
             for key, value in (given or {}).items()
         }
         self._created: dict[type, Any] = {}
         for path, value in self._given.items():
+            if inspect.iscoroutinefunction(value):
+                raise ConfigError(
+                    f"instances[{path!r}] is an async function, and a tool is loaded without waiting. "
+                    f"Pass the instance: `instances={{{path!r}: await {value.__name__}()}}`."
+                )
             if not callable(value) and not _is_instance(value, path):
                 raise ConfigError(
                     f"instances[{path!r}] is an object of class {type(value).__name__!r}. "
@@ -64,6 +75,8 @@ class Instances:
         except (Exception, SystemExit) as error:
             raise ConfigError(f"Cannot create the object of {path!r}: {type(error).__name__}: {error}") from error
         if not isinstance(created, cls):
+            if inspect.iscoroutine(created):
+                created.close()  # else Python warns that it was never awaited
             raise ConfigError(
                 f"The function in instances[{path!r}] returned an object of class {type(created).__name__!r}. "
                 f"Return an instance of {path!r}."

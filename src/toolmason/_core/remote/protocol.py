@@ -56,6 +56,11 @@ class RemoteLists:
     resources: Sequence[ResourceLink] = ()
     raw_resources: RawResources = field(default_factory=RawResources)
 
+    @property
+    def is_known(self) -> bool:
+        """True if the server has sent its lists."""
+        return bool(self.tools or self.prompts or self.resources)
+
 
 class Remote(Protocol):
     """Remote source of tools, which may change at any time. Only the async methods may block."""

@@ -68,6 +68,11 @@ class Remotes:
     def __bool__(self) -> bool:
         return bool(self.sources)
 
+    @property
+    def is_known(self) -> bool:
+        """True if every server has sent its lists, and they are the same for each caller."""
+        return all(source.lists.is_known and getattr(source.server, "auth", None) is None for source in self.sources)
+
     def add(self, source: Remote) -> None:
         """Add a server.
 

@@ -60,7 +60,9 @@ class ToolLookup:
         for name, bare_name in state.remotes.shadowed.items():
             tool = state.remotes.tools[name]
             visible, shadow = state.transform(tool), state.transform(rename_tool(tool, bare_name))
-            if visible is not None and shadow is not None and shadow.name in state.catalog.tools:
+            # A view that gives it a name of its own offers it.
+            is_renamed = visible is not None and not visible.name.endswith(name)
+            if visible is not None and not is_renamed and shadow is not None and shadow.name in state.catalog.tools:
                 hidden.add(visible.name)
         return {name: tool for name, tool in tools.items() if name not in hidden} if hidden else tools
 
@@ -183,10 +185,10 @@ class ToolLookup:
         state = self.state
         await state.remotes.prepare()
         state.remotes.raise_on_conflict()
-        if state.overrides:
-            self.list_tools()
+        if state.overrides and state.remotes.is_known:
+            names = [tool.name for tool in self.list_tools()]
             for change in state.overrides:
-                change.report_unused()
+                change.report_unused(names)
 
     async def list_enabled(self) -> list[Tool]:
         """Return the tools that are enabled for the toolbox's context, with current lists of the servers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from toolmason._core.call.approval import Approver
 from toolmason._core.call.call_policy import CallPolicy
@@ -31,13 +31,15 @@ from toolmason._core.remote.servers import Remotes
 from toolmason._core.toolbox.options import ToolboxPolicy, make_call_policy, make_result_store
 from toolmason._core.values.policy import Limits
 from toolmason._core.values.provider_tools import AnyNativeTool
-from toolmason._text import find_close_names
+from toolmason._text import suggest
 from toolmason.errors import DefinitionError, DuplicateTool, PluginError
 
 if TYPE_CHECKING:  # 20 ms at start-up, needed only with these options
     from toolmason._core.catalog.augmented import ArgumentsCallback
     from toolmason._core.catalog.overridden import Override
     from toolmason._core.config.config import Config
+
+_EFFECTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 
 
 def _keep_unchanged(tool: Tool) -> Tool | None:
@@ -192,10 +194,12 @@ class ToolboxState:
         """Return the state of a view with the tools that match.
 
         Raises:
-            DefinitionError: a pattern is not a string, or is a name that no tool has.
+            DefinitionError: a pattern is not a string, or is a name that no tool has; or a keyword is unknown.
         """
+        self._check_keywords("select", effects.keys() - _EFFECTS, (*_EFFECTS, "tags"))
         self._check_patterns("select", patterns)
-        self._check_names("select", patterns)
+        if not self.remotes:  # else accept any: a server may list the tool later
+            self._check_names("select", patterns)
         wanted_tags = frozenset([tags] if isinstance(tags, str) else tags)
         wanted_effects = {name: value for name, value in effects.items() if value is not None}
 
@@ -208,8 +212,13 @@ class ToolboxState:
         # Native tools have neither tags nor effects.
         return self.filter(keep, lambda name: matches_name(name) and not wanted_tags and not wanted_effects)
 
-    def exclude(self, patterns: Sequence[str], tags: Iterable[str]) -> ToolboxState:
-        """Return the state of a view without the tools that match."""
+    def exclude(self, patterns: Sequence[str], tags: Iterable[str], unknown: Iterable[str] = ()) -> ToolboxState:
+        """Return the state of a view without the tools that match.
+
+        Raises:
+            DefinitionError: a pattern is not a string, or there are unknown keywords.
+        """
+        self._check_keywords("exclude", unknown, ("tags",))
         self._check_patterns("exclude", patterns)
         unwanted_tags = frozenset([tags] if isinstance(tags, str) else tags)
 
@@ -227,15 +236,18 @@ class ToolboxState:
                 )
 
     def _check_names(self, view: str, patterns: Sequence[str]) -> None:
-        """Refuse a name without wildcards that no tool has. With servers, accept any: their tools may not be known."""
+        """Refuse a name without wildcards that no known tool has."""
+        remote_tools = (self.transform(tool) for tool in self.remotes.tools.values())
         known = {*self.catalog.tools, *(item.name for item in self.catalog.native)}
-        for name in () if self.remotes else patterns:
+        known |= {tool.name for tool in remote_tools if tool is not None}
+        for name in patterns:
             if name and name not in known and not any(sign in name for sign in "*?["):
-                matches = find_close_names(name, sorted(known))
-                hint = (
-                    f"Did you mean {' or '.join(map(repr, matches))}?" if matches else "Print `box.tools` to list them."
-                )
-                raise DefinitionError(f"{view}({name!r}): no such tool. {hint}")
+                hint = suggest(name, known) or " Print `box.tools` to list them."
+                raise DefinitionError(f"{view}({name!r}): no such tool.{hint}")
+
+    def _check_keywords(self, view: str, unknown: Iterable[str], known: Iterable[str]) -> None:
+        for name in unknown:
+            raise DefinitionError(f"{view}({name}=...): no such keyword.{suggest(name, known)}")
 
     def rename(self, rename: Callable[[str], str]) -> ToolboxState:
         """Return the state of a view with renamed tools."""
@@ -282,8 +294,6 @@ class ToolboxState:
             catalog.add_tool(changed)
             if changed is not tool:
                 refuse_builtin_name(changed)
-        if not change.is_used and not self.policy.resolvers:
-            self._check_names("override", [name])
         for tool in self.remotes.tools.values():
             # The tools of a server that are known now can be checked now. The others are checked when they are listed.
             visible = self.transform(tool)
@@ -291,6 +301,8 @@ class ToolboxState:
                 change.apply(visible)
             elif visible is not None and visible.name == change.new_name:
                 raise DuplicateTool(visible.name, visible.origin, f"override({name!r})")
+        if not change.is_used and not self.policy.resolvers and self.remotes.is_known:
+            self._check_names("override", [name])
         return self.derive(
             catalog=catalog,
             transform=self._then(change.transform),

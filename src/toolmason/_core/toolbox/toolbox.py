@@ -8,7 +8,7 @@ import builtins
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
 from toolmason._core.call.approval import ApprovalRule, Approver
 from toolmason._core.call.batch import CALL_NUMBERS, Batch, get_max_parallel, to_call
@@ -399,17 +399,18 @@ class Toolbox:
         destructive: bool | None = None,
         idempotent: bool | None = None,
         open_world: bool | None = None,
+        **unknown: Never,
     ) -> Self:
         """Return a view with the tools that match the tags, the effects and at least one pattern, if any are given.
 
         Patterns use shell wildcards: `get_*`.
         """
         effects = {"read_only": read_only, "destructive": destructive, "idempotent": idempotent}
-        return self._view(self._state.select(patterns, tags, {**effects, "open_world": open_world}))
+        return self._view(self._state.select(patterns, tags, {**effects, "open_world": open_world, **unknown}))
 
-    def exclude(self, *patterns: str, tags: Iterable[str] = ()) -> Self:
+    def exclude(self, *patterns: str, tags: Iterable[str] = (), **unknown: Never) -> Self:
         """Return a view without the tools that match a pattern or have one of the tags."""
-        return self._view(self._state.exclude(patterns, tags))
+        return self._view(self._state.exclude(patterns, tags, unknown))
 
     def prefixed(self, prefix: str) -> Self:
         """Return a view in which every tool name starts with `prefix`."""

@@ -148,8 +148,7 @@ class ToolOptions:
                 "skip_permission=True and overrides_builtin=True: a tool that replaces a built-in must "
                 "not also bypass the approval rule. Remove one of the two."
             )
-        if not isinstance(self.enabled, bool) and not callable(self.enabled):
-            raise DefinitionError(f"enabled={self.enabled!r}: must be True, False or a function of the context.")
+        self._check_functions()
         check_timeout(self.timeout)
         check_retry(self.retry)
         if not isinstance(self.on_error, Inherit):
@@ -158,6 +157,14 @@ class ToolOptions:
             raise DefinitionError(
                 "read_only=True and destructive=True: a read-only tool cannot be destructive. Remove one."
             )
+
+    def _check_functions(self) -> None:
+        for name, takes in (("approval", "(arguments, context)"), ("enabled", "the context")):
+            if not isinstance(rule := getattr(self, name), bool) and not callable(rule):
+                raise DefinitionError(f"{name}={rule!r}: must be True, False or a function of {takes}.")
+        for name in ("preview", "reconcile"):
+            if (function := getattr(self, name)) is not None and not callable(function):
+                raise DefinitionError(f"{name}={function!r}: must be a function of the arguments, or omitted.")
 
     @property
     def runs_alone(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
+from typing_extensions import override
 
 from toolmason._core.catalog.catalog import rename_tool
 from toolmason._core.catalog.prompts import Prompt
@@ -37,6 +38,11 @@ class ServerLists(RemoteLists):
     expires_at: float = 0.0
     has_ttl: bool = True
     """False if the server sent a TTL of 0, the SDK's placeholder for no TTL."""
+
+    @property
+    @override
+    def is_known(self) -> bool:
+        return self.expires_at > 0
 
     @property
     def is_fresh(self) -> bool:
