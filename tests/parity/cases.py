@@ -140,6 +140,7 @@ CASES = (
     Case("nothing"),
     Case("silence"),
     Case("nested", ({"orders": [ORDER], "by": {"a": [{"x": 1}], "b": []}},)),
+    Case("ranks", ({"by": {"1": "Ada", "2": "Bob"}}, {"by": {}}, {"by": {"first": "Ada"}}, '{"by": {"1": "Ada"}}')),
     Case("pair"),
     Case("unique"),
     Case("outcome"),

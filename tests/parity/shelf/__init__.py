@@ -208,6 +208,12 @@ def nested(orders: list[Order], by: dict[str, list[Point]]) -> dict[str, list[Po
 
 
 @tool
+def ranks(by: dict[int, str]) -> dict[int, str]:
+    """Return names by their rank, one rank lower."""
+    return {rank + 1: name for rank, name in by.items()}
+
+
+@tool
 def pair() -> tuple[int, str]:
     """Return a tuple."""
     return 1, "a"
