@@ -5,6 +5,7 @@ attrs and msgspec are never imported here: one of their classes exists only if i
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 import typing
@@ -14,7 +15,7 @@ from copy import deepcopy
 from dataclasses import is_dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import Annotated, Any, NotRequired, Required, Union, get_args, get_origin
+from typing import Annotated, Any, NotRequired, Required, Union, cast, get_args, get_origin
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, PlainSerializer
 from pydantic.json_schema import JsonSchemaValue
@@ -86,10 +87,13 @@ class _StructAdapter:
         fields = _StructFields(kind)
 
         def convert(value: Any) -> Any:
+            if isinstance(value, kind):
+                return value
+            restored = fields.restore(value)
             try:
-                return value if isinstance(value, kind) else msgspec.convert(fields.restore(value), kind)
+                return msgspec.convert(restored, kind)
             except msgspec.ValidationError as error:
-                raise ValueError(str(error)) from None
+                raise ValueError(fields.relabel(str(error), restored)) from None
 
         return core_schema.no_info_plain_validator_function(
             convert, serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins)
@@ -163,30 +167,73 @@ class _StructFields:
         return described
 
     def restore(self, value: Any) -> Any:
-        """Return arguments with the names and the values that the Structs expect."""
+        """Return arguments with the names and the values that the Structs expect.
+
+        Raises:
+            ValueError: a field is missing under the name that the model uses, or has another.
+        """
         return self._restore(value, self.root)
 
     def _restore(self, value: Any, node: Any) -> Any:
         if not isinstance(node, dict) or not isinstance(value, dict | list):
             return value
-        name = node.get("$ref")
-        part = node if name is None else self.parts[name]
+        name, part = self._find_part(node, value)
         if isinstance(value, list):
             return [self._restore(item, part.get("items")) for item in value]
-        branches = [branch for branch in part.get("anyOf", ()) if "$ref" in branch or branch.get("type") == "object"]
-        if len(branches) == 1:
-            return self._restore(value, branches[0])
-        restored = dict(value)
-        for wire_name, metadata, is_required in self._iter_fields(name or ""):
-            label = metadata.param.name or wire_name
-            if label in restored:
-                restored[wire_name] = restored.pop(label)
-            elif metadata.param.default is not MISSING:
+        properties, others = part.get("properties", {}), part.get("additionalProperties")
+        restored = self._restore_names(value, name)
+        return {key: self._restore(item, properties.get(key, others)) for key, item in restored.items()}
+
+    def _find_part(self, node: dict[str, Any], value: Any) -> tuple[str, dict[str, Any]]:
+        """Return the component that describes an object or a list, and its name if it has one."""
+        if "anyOf" in node:
+            wanted = "array" if isinstance(value, list) else "object"
+            found = [branch for branch in node["anyOf"] if self._find_part(branch, value)[1].get("type") == wanted]
+            if len(found) > 1 and isinstance(value, dict) and (tags := node.get("discriminator")):
+                tagged = tags["mapping"].get(str(value.get(tags["propertyName"])))
+                found = [branch for branch in found if branch.get("$ref") == tagged]
+            return self._find_part(found[0], value) if len(found) == 1 else ("", {})
+        name = node.get("$ref", "")
+        return name, self.parts[name] if name else node
+
+    def _restore_names(self, value: dict[str, Any], name: str) -> dict[str, Any]:
+        """Return an object under the names of a Struct. A name that only the Struct itself uses is unknown here."""
+        fields = tuple(self._iter_fields(name))
+        wire_names = {metadata.param.name or wire_name: wire_name for wire_name, metadata, _ in fields}
+        hidden = set(wire_names.values()) - wire_names.keys()
+        restored = {wire_names.get(key, key): item for key, item in value.items() if key not in hidden}
+        for wire_name, metadata, is_required in fields:
+            if wire_name in restored:
+                continue
+            if metadata.param.default is not MISSING:
                 restored[wire_name] = deepcopy(metadata.param.default)
             elif is_required and metadata.is_optional:
                 restored[wire_name] = None
-        properties, others = part.get("properties", {}), part.get("additionalProperties")
-        return {key: self._restore(item, properties.get(key, others)) for key, item in restored.items()}
+            elif is_required and wire_name in hidden:
+                raise ValueError(f"Object missing required field `{metadata.param.name}`")
+        if (unknown := hidden & value.keys()) and cast("Any", self.kinds[name]).__struct_config__.forbid_unknown_fields:
+            raise ValueError(f"Object contains unknown field `{min(unknown)}`")
+        return restored
+
+    def relabel(self, message: str, value: Any) -> str:
+        """Return a message of msgspec about restored arguments, with the names of the model in its path."""
+        text, mark, path = message.partition(" - at `")
+        node: Any = self.root
+        labels = "$"
+        for step in re.findall(r"\.\w+|\[[^\]]*\]", path):
+            if not isinstance(node, dict) or not isinstance(value, dict | list):
+                return message
+            name, part = self._find_part(node, value)
+            key, label = step[1:], step
+            if isinstance(value, list):
+                node, value = part.get("items"), value[int(step[1:-1])]
+            elif step == "[...]":  # some value of a dict
+                node, value = part.get("additionalProperties"), next(iter(value.values()))
+            else:
+                names = {wire_name: metadata.param.name for wire_name, metadata, _ in self._iter_fields(name)}
+                node, value, label = part.get("properties", {}).get(key), value.get(key), f".{names.get(key) or key}"
+            labels += label
+        return f"{text}{mark}{labels}`" if mark else message
 
 
 _STRUCT_PARTS_KEY = "x-struct-parts"
