@@ -71,14 +71,14 @@ _COMPILED = [(re.compile(pattern, re.IGNORECASE), advice) for pattern, advice in
 def findings(paths: Iterable[Path] | None = None) -> Iterator[str]:
     """Yield each place that is not plain, as `file:line: phrase (advice)`."""
     for path in paths or tracked():
-        for line, found, advice in _places(path.read_text("utf-8"), is_python=path.suffix == ".py"):
+        for line, found, advice in _places(path.read_text("utf-8"), path.suffix):
             yield f"{path.relative_to(ROOT)}:{line}: {found!r} ({advice})"
 
 
 @cache
-def _places(text: str, *, is_python: bool) -> list[tuple[int, str, str]]:
+def _places(text: str, suffix: str) -> list[tuple[int, str, str]]:
     """Return the line of each place, its phrase and the advice; two tests read every file."""
-    pieces = _python(text) if is_python else _markdown(text)
+    pieces = _READERS[suffix](text)
     return [
         (line, found, advice)
         for line, piece, is_docstring in pieces
@@ -90,7 +90,9 @@ def tracked() -> list[Path]:
     """Return the files that are checked: source, examples, benchmarks and pages."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *FOLDERS, *PAGES]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    return [ROOT / name for name in names if name.endswith((".py", ".md")) and (ROOT / name).is_file()]
+    # The tables of the package are JSON; that of other folders is data of examples and pages.
+    checked = [name for name in names if name.endswith((".py", ".md")) or re.fullmatch(r"src/.*\.json", name)]
+    return [ROOT / name for name in checked if (ROOT / name).is_file()]
 
 
 def _check(text: str, *, is_docstring: bool) -> Iterator[tuple[str, str]]:
@@ -152,6 +154,14 @@ def _markdown(text: str) -> Iterator[tuple[int, str, bool]]:
         if not paragraph:
             start = number
         paragraph.append(line)
+
+
+def _json(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Yield the lines; each string of a table stands on its own."""
+    yield from ((number, line, False) for number, line in enumerate(text.splitlines(), 1))
+
+
+_READERS = {".py": _python, ".md": _markdown, ".json": _json}
 
 
 def main() -> int:

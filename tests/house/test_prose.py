@@ -41,5 +41,14 @@ def test_code_blocks_of_pages_are_not_prose(tmp_path, monkeypatch):
     assert [place.partition(" ")[0] for place in findings([page])] == ["page.md:7:"]
 
 
+def test_the_tables_of_the_package_are_prose(tmp_path, monkeypatch):
+    assert ROOT / "src/toolmason/build/check/rules.json" in tracked()
+    monkeypatch.setattr("house.prose.ROOT", tmp_path)
+    table = tmp_path / "table.json"
+    table.write_text('{\n  "plain": "It fails.",\n  "other": "It is called off."\n}\n', "utf-8")
+
+    assert [place.partition(" ")[0] for place in findings([table])] == ["table.json:3:"]
+
+
 def test_every_pattern_has_advice():
     assert all(advice for advice in BANNED.values())

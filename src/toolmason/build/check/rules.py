@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pkgutil import get_data
 from typing import Final, Literal, TypeAlias
 
-from toolmason.build.check.ruletexts import RULE_TEXTS, RuleText
+from pydantic_core import from_json
+
 from toolmason.errors import ConfigError
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
@@ -70,14 +72,10 @@ class Rule:
         return f"{PAGES_FOLDER}/{self.code}.md"
 
 
-def _make_rule(text: RuleText) -> Rule:
-    code, severity, name, *loads = text.head.split()
-    return Rule(code, name, _SEVERITIES[severity], text.what, text.why, text.fix, dynamic=bool(loads))
-
-
-_SEVERITIES: Final[dict[str, Severity]] = {"error": "error", "warning": "warning", "note": "note"}
-
-RULES: Final[dict[str, Rule]] = {rule.code: rule for rule in map(_make_rule, RULE_TEXTS)}
+RULES: Final[dict[str, Rule]] = {
+    code: Rule(code, **fields)
+    for code, fields in from_json(get_data("toolmason.build.check", "rules.json") or b"").items()
+}
 """All rules by code."""
 
 _MAX_MESSAGE_CHARS: Final = 400
