@@ -5,14 +5,12 @@ A manifest may only name modules of its own package, and only declared tools are
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import gc
 import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -46,6 +44,7 @@ from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments
+from toolmason._wire import pause_garbage_collection
 from toolmason.errors import ConfigError, StaleManifest, ToolmasonError, clip
 
 MANIFEST_FILE: Final = "_toolmason.json"
@@ -163,21 +162,6 @@ def _load_document(text: bytes, place: str) -> JsonObject:
             f"version {MANIFEST_VERSION}. Run `toolmason build` again with this toolmason."
         )
     return document
-
-
-@contextlib.contextmanager
-def pause_garbage_collection() -> Generator[None]:
-    """Pause the garbage collector while many objects are built that are all kept.
-
-    Each collection would be wasted: a third of the time of a manifest of a thousand tools, more for syntax trees.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _get_list(document: JsonObject, key: str, place: str) -> list[Any]:

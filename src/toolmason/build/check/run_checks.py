@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from toolmason._core.load.manifest import pause_garbage_collection
+from toolmason._wire import pause_garbage_collection
 from toolmason.build.check.dynamic import ToolReport, check_loaded
 from toolmason.build.check.find_files import PythonFile, Target
 from toolmason.build.check.ignores import IgnoreComment, drop_ignored, find_unused, read_ignores
