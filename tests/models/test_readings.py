@@ -2,14 +2,8 @@
 
 import pytest
 
-from toolmason.models.lexical.extraction import (
-    expand_name,
-    find_choices,
-    find_codes,
-    find_lists,
-    find_numbers,
-    find_quoted,
-)
+from toolmason.models.lexical.extraction import find_choices, find_codes, find_numbers, find_quoted
+from toolmason_local.readings import expand_name, find_lists, get_nearby_words
 
 
 @pytest.mark.parametrize(
@@ -30,9 +24,10 @@ def test_numbers_are_read_as_they_are_meant(text, values):
 
 
 def test_a_number_knows_the_words_around_it():
-    three, _ = find_numbers("a 3 bedroom villa for 400 euros")
+    text = "a 3 bedroom villa for 400 euros"
+    three, _ = find_numbers(text)
 
-    assert three.nearby_words[0] == "bedroom"
+    assert get_nearby_words(text, three) == ("bedroom", "villa", "a")
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,10 @@ from pydantic_core import from_json
 
 from toolmason import ToolDefinition
 from toolmason.errors import ModelError
-from toolmason.models.lexical.extraction import (
-    FoundNumber,
-    expand_name,
-    find_choices,
-    find_codes,
-    find_lists,
-    find_numbers,
-    find_quoted,
-)
+from toolmason.models.lexical.extraction import FoundNumber, find_choices, find_codes, find_numbers, find_quoted
 from toolmason.models.lexical.similarity import extract_stems, get_properties, stem
 from toolmason_local.grammars import limit_lengths, make_choice_grammar, make_phrase_grammar, make_phrase_list_grammar
+from toolmason_local.readings import expand_name, find_lists, get_nearby_words
 from toolmason_local.smallest_values import NO_VALUE, find_smallest, is_valid, resolve, with_definitions
 from toolmason_local.writer import GenerationLimits, TextGenerator, escape_special_tokens
 
@@ -180,7 +173,11 @@ class _ArgumentForm:
             for name in names:
                 name_stems = set(extract_stems(name))
                 unclaimed = [found for found in self.numbers if not any(found is other for other in claims.values())]
-                beside = [found for found in unclaimed if name_stems & set(map(stem, found.nearby_words[:reach]))]
+                beside = [
+                    found
+                    for found in unclaimed
+                    if name_stems & set(map(stem, get_nearby_words(self.text, found)[:reach]))
+                ]
                 if name not in claims and beside:
                     claims[name] = beside[0]
         return claims

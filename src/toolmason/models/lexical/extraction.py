@@ -1,4 +1,4 @@
-"""Extract numbers, lists, quoted strings, codes, names and choices from text.
+"""Extract numbers, quoted strings, codes, names and choices from text.
 
 Values are taken literally or by their plain meaning ("two", "5%").
 """
@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
-
-from pydantic_core import from_json
+from typing import Any, Final, NamedTuple
 
 _NUMBER: Final = re.compile(
     r"(?<![\w.,/^-])(?P<sign>-?)[$€£]?(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?P<part>\.\d+)?"
@@ -27,54 +24,29 @@ _NUMBER_WORDS: Final = {word: number for number, word in enumerate(_SMALL_NUMBER
 _NUMBER_WORD: Final = re.compile(r"\b(" + "|".join(_NUMBER_WORDS) + r")\b", re.IGNORECASE)
 _CODE: Final = re.compile(r"\b(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)[A-Z0-9]+(?:-[A-Z0-9]+)*\b")
 _QUOTED: Final = re.compile(r"\"([^\"\n]{1,200})\"|(?<!\w)'([^'\n]{1,200})'(?!\w)|“([^”\n]{1,200})”")
-_LIST: Final = re.compile(r"\[[^\[\]]{0,500}\]|\(\s*-?\d+(?:\.\d+)?(?:\s*,\s*-?\d+(?:\.\d+)?){1,50}\s*\)")
-_NAME_OF_SEVERAL_WORDS: Final = re.compile(r"(?<!^)(?<![.!?:]\s)\b[A-Z][\w-]*(?: [A-Z][\w-]*)+")
 _CAPITALIZED: Final = re.compile(r"(?<!^)(?<![.!?]\s)\b[A-Z][\w-]+(?:\s+[A-Z][\w-]+)*")
 _WORD: Final = re.compile(r"[^\W_]+", re.UNICODE)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundNumber:
-    """Number with the words around it."""
+class FoundNumber(NamedTuple):
+    """Number and its place in the text."""
 
+    start: int
+    end: int
     value: float
-    nearby_words: tuple[str, ...]
-    """Following words first, then the preceding ones, nearest first."""
 
 
 def find_numbers(text: str) -> list[FoundNumber]:
     """Return the numbers in the text in order, spelled-out ones last; "5%" yields 0.05, then 5."""
-    matches: list[tuple[int, int, float]] = []
+    found: list[FoundNumber] = []
     for match in _NUMBER.finditer(_CODE.sub(lambda code: "_" * len(code[0]), text)):
         plain = float(match["sign"] + match["whole"].replace(",", "") + (match["part"] or ""))
         scale = (match["scale"] or "").strip().lower()
         if scale in ("%", "percent"):
-            matches.append((*match.span(), round(plain / 100, 10)))
-        matches.append((*match.span(), plain * _SCALES.get(scale, 1)))
-    matches += [(*match.span(), float(_NUMBER_WORDS[match[1].lower()])) for match in _NUMBER_WORD.finditer(text)]
-    return [FoundNumber(value, _get_nearby_words(text, start, end)) for start, end, value in matches]
-
-
-def _get_nearby_words(text: str, start: int, end: int) -> tuple[str, ...]:
-    after = [word.casefold() for word in _WORD.findall(text[end : end + 40])][:2]
-    before = [word.casefold() for word in _WORD.findall(text[max(0, start - 40) : start])][-3:]
-    return (*after, *reversed(before))
-
-
-def find_lists(text: str) -> list[list[Any]]:
-    """Return the lists written out in the text, such as `[1, 2, 3]` or `(1, 2)`."""
-    found = []
-    for match in _LIST.findall(text):
-        inner = match[1:-1].strip()
-        try:
-            found.append(from_json(f"[{inner}]"))
-        except ValueError:
-            found.append([_strip_quotes(item) for item in inner.split(",") if item.strip()])
-    return [value for value in found if value]
-
-
-def _strip_quotes(item: str) -> str:
-    return item.strip().strip("'\"")
+            found.append(FoundNumber(*match.span(), round(plain / 100, 10)))
+        found.append(FoundNumber(*match.span(), plain * _SCALES.get(scale, 1)))
+    words = _NUMBER_WORD.finditer(text)
+    return [*found, *(FoundNumber(*word.span(), float(_NUMBER_WORDS[word[1].lower()])) for word in words)]
 
 
 def find_quoted(text: str) -> list[str]:
@@ -90,15 +62,6 @@ def find_codes(text: str) -> list[str]:
 def find_names(text: str) -> list[str]:
     """Return capitalized words that do not start a sentence, such as city names."""
     return _CAPITALIZED.findall(text)
-
-
-def expand_name(value: str, text: str) -> str:
-    """Return the full name that a value is part of, such as "New York City" for "New York"."""
-    for match in _NAME_OF_SEVERAL_WORDS.finditer(text):
-        name = match[0]
-        if value != name and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", name) and value[:1].isupper():
-            return name
-    return value
 
 
 def find_choices(text: str, choices: Iterable[Any]) -> list[Any]:
