@@ -32,12 +32,12 @@ def make_picklable(fields: Mapping[str, Any]) -> dict[str, Any]:
     return picklable_fields
 
 
-def make_cause_picklable(cause: BaseException | None) -> BaseException | None:
-    """Return the cause, or a `RuntimeError` with its message if it cannot be pickled."""
+def make_error_picklable(error: BaseException | None) -> BaseException | None:
+    """Return an error, or a `RuntimeError` with its message if it cannot be pickled."""
     import pickle  # noqa: PLC0415 - as above
 
     try:
-        pickle.loads(pickle.dumps(cause))  # noqa: S301 - trusted: pickled in the same expression
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - trusted: pickled in the same expression
     except Exception:  # noqa: BLE001 - keep the message even if the foreign type cannot be pickled
-        return RuntimeError(f"{type(cause).__name__}: {cause}")
-    return cause
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -35,7 +35,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from toolmason._pickling import make_cause_picklable, make_picklable, rebuild
+from toolmason._pickling import make_error_picklable, make_picklable, rebuild
 from toolmason._text import ArgumentProblem as ArgumentProblem  # noqa: PLC0414 - re-exported
 from toolmason._text import clip as clip  # noqa: PLC0414 - as above
 from toolmason._text import find_close_names
@@ -89,7 +89,7 @@ class ToolmasonError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A tool may run in another process, where an error that cannot be pickled is lost.
-        return rebuild, (type(self), self.args, make_picklable(self.__dict__), make_cause_picklable(self.__cause__))
+        return rebuild, (type(self), self.args, make_picklable(self.__dict__), make_error_picklable(self.__cause__))
 
 
 class StaleManifest(UserWarning):

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from toolmason._core.define.context import report_progress_to
 from toolmason._core.run.slots import Semaphore
+from toolmason._pickling import make_error_picklable
 from toolmason.errors import ConfigError, ToolmasonError
 
 _MAX_CAUSES: Final = 5
@@ -356,22 +357,13 @@ async def _collect_items(stream: Any) -> list[Any]:
 
 def _pickle_error_chain(error: BaseException | None) -> list[bytes]:
     """Serialize an error and its causes, the error first. Pickle alone drops `__cause__`."""
-    chain: list[bytes] = []
-    while error is not None and len(chain) < _MAX_CAUSES:
-        chain.append(_pickle_error(error))
-        error = error.__cause__
-    return chain
-
-
-def _pickle_error(error: BaseException) -> bytes:
     import pickle  # noqa: PLC0415 - as above
 
-    try:
-        data = pickle.dumps(error)
-        pickle.loads(data)  # noqa: S301 - our own bytes; some exceptions pickle but do not unpickle
-    except Exception:  # noqa: BLE001 - send the message even if the exception cannot be pickled
-        return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
-    return data
+    chain: list[bytes] = []
+    while error is not None and len(chain) < _MAX_CAUSES:
+        chain.append(pickle.dumps(make_error_picklable(error)))
+        error = error.__cause__
+    return chain
 
 
 def _unpickle_error_chain(chain: list[bytes]) -> BaseException:
