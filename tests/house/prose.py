@@ -90,8 +90,8 @@ def tracked() -> list[Path]:
     """Return the files that are checked: source, examples, benchmarks and pages."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *FOLDERS, *PAGES]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    # The tables of the package are JSON; that of other folders is data of examples and pages.
-    checked = [name for name in names if name.endswith((".py", ".md")) or re.fullmatch(r"src/.*\.json", name)]
+    # The tables and templates of the package; those of other folders are data of examples and pages.
+    checked = [name for name in names if name.endswith((".py", ".md")) or re.fullmatch(r"src/.*\.(?:json|txt)", name)]
     return [ROOT / name for name in checked if (ROOT / name).is_file()]
 
 
@@ -156,12 +156,12 @@ def _markdown(text: str) -> Iterator[tuple[int, str, bool]]:
         paragraph.append(line)
 
 
-def _json(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield the lines; each string of a table stands on its own."""
+def _lines(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Yield the lines of a table or a template."""
     yield from ((number, line, False) for number, line in enumerate(text.splitlines(), 1))
 
 
-_READERS = {".py": _python, ".md": _markdown, ".json": _json}
+_READERS = {".py": _python, ".md": _markdown, ".json": _lines, ".txt": _lines}
 
 
 def main() -> int:
