@@ -131,6 +131,12 @@ def find_close_names(name: str, known: Iterable[str], count: int = 3) -> list[st
     return get_close_matches(wanted, names, n=count)
 
 
+def suggest_name(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return a question that names the known name most similar to an unknown one, or `otherwise` if none is."""
+    close = find_close_names(name, known, 1)
+    return f"Did you mean {close[0]!r}?" if close else otherwise
+
+
 @lru_cache(maxsize=4)
 def _index_names(names: tuple[str, ...]) -> dict[str, list[int]]:
     """Return the positions of the names that contain each part of three letters."""

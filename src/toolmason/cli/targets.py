@@ -25,6 +25,7 @@ from toolmason._core.run.blocking import run_blocking
 from toolmason._core.run.call_log import CALL_LOG
 from toolmason._core.toolbox.discover import discover
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
+from toolmason._text import suggest_name
 from toolmason.cli.main import NOT_FOUND
 from toolmason.cli.output import print_error
 from toolmason.errors import ConfigError, UnknownTool
@@ -216,10 +217,7 @@ def _check_parameter(key: str, schema: Mapping[str, Any]) -> None:
     properties = schema.get("properties", {})
     if key in properties or schema.get("additionalProperties") is not False:
         return
-    from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, needed only for an unknown name
-
-    close = get_close_matches(key[:128], properties, n=1)
-    hint = f"Did you mean {close[0]!r}?" if close else f"Parameters: {', '.join(properties) or 'none'}."
+    hint = suggest_name(key, properties, f"Parameters: {', '.join(properties) or 'none'}.")
     raise click.UsageError(f"The tool has no parameter {key!r}. {hint}")
 
 

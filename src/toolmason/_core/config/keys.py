@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 from toolmason._core.config.layers import ConfigEntries, ConfigEntry
 from toolmason._core.config.mcp_json import ServerSettings
 from toolmason._core.values.policy import EngineSettings, Limits
+from toolmason._text import suggest_name
 from toolmason.errors import ConfigError
 
 _MCP_GROUP: Final = re.compile(r"mcp(?:_([0-9]{1,9}))?\.", re.IGNORECASE)
@@ -169,16 +170,8 @@ def _read_text_group(entries: ConfigEntries, group: str, known: Iterable[str]) -
 def _unknown_key_error(entry: ConfigEntry, name: str, known: Iterable[str]) -> ConfigError:
     group = entry.key.rpartition(".")[0] or entry.key
     known_keys = ", ".join(f"{group}.{known_name}" for known_name in known)
-    return ConfigError(
-        f"Unknown key {entry.key!r} in {entry.origin}.{_suggest_key(name, known)} Available: {known_keys}."
-    )
-
-
-def _suggest_key(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, needed only for a misspelt key
-
-    close = get_close_matches(name[:64], list(known), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    hints = filter(None, (suggest_name(name, known), f"Available: {known_keys}."))
+    return ConfigError(f"Unknown key {entry.key!r} in {entry.origin}. {' '.join(hints)}")
 
 
 def _describe_entry(entry: ConfigEntry) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from toolmason._core.config.layers import read_config_text
+from toolmason._text import find_close_names
 from toolmason._wire import load_json
 from toolmason.errors import ConfigError
 
@@ -133,10 +134,8 @@ def _parse_server(name: str, entry: Any, path: str, environ: Mapping[str, str]) 
 
 
 def _suggest_field(entry: Mapping[str, Any]) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, needed only for a misspelt key
-
     for key in entry:
-        matches = ["env"] if key == "environment" else get_close_matches(str(key)[:64], _FIELD_NAMES, n=1)
+        matches = ["env"] if key == "environment" else find_close_names(str(key), _FIELD_NAMES, 1)
         if key not in _FIELD_NAMES and matches:
             return f" {key!r} looks like {matches[0]!r}."
     return ""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pkgutil import get_data
 from typing import Final, Literal, TypeAlias
 
 from pydantic_core import from_json
 
+from toolmason._text import suggest_name
 from toolmason.errors import ConfigError
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
@@ -113,12 +113,7 @@ def parse_codes(selectors: Iterable[str], origin: str) -> frozenset[str]:
         prefix = selector.strip().upper()
         matching = [code for code in RULES if prefix == "ALL" or (prefix.startswith("TM") and code.startswith(prefix))]
         if not matching:
-            matches = get_close_matches(prefix, RULES, n=1)
-            hint = (
-                f"Did you mean {matches[0]!r}?"
-                if matches
-                else "Use a code such as 'TM101', a family such as 'TM1', or 'ALL'."
-            )
+            hint = suggest_name(prefix, RULES, "Use a code such as 'TM101', a family such as 'TM1', or 'ALL'.")
             raise ConfigError(f"{origin}: no rule matches {selector!r}. {hint}")
         codes.update(matching)
     return frozenset(codes)

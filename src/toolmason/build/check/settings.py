@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from toolmason._core.config.config import Config
+from toolmason._text import suggest_name
 from toolmason.build.check.provider_limits import PROVIDERS
 from toolmason.build.check.rules import RULES, parse_codes
 from toolmason.build.check.static.definition_rules import MAX_DESCRIPTION_CHARS
@@ -58,8 +58,7 @@ def read_settings(config: Config) -> CheckSettings:
             name = key[len(_KEY_PREFIX) :].casefold()
             origin = config.origin(key)
             if name not in _READERS:
-                near = get_close_matches(name, _READERS, n=1)
-                hint = f"Did you mean {near[0]!r}?" if near else f"Available: {', '.join(_READERS)}."
+                hint = suggest_name(name, _READERS, f"Available: {', '.join(_READERS)}.")
                 raise ConfigError(f"{origin}: unknown key {name!r} in `check`. {hint}")
             given[name] = _READERS[name](value, f"{origin}: `{key}`")
     return CheckSettings(experimental=config.experimental, **given)

@@ -9,13 +9,13 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from toolmason._core.catalog.catalog import BUILT_IN_NAMES
 from toolmason._core.define.decorators import Param, ToolKeywords
 from toolmason._core.define.invocation import is_hashable, returns_function
+from toolmason._text import find_close_names
 from toolmason.build.check.provider_limits import PARAMETER_NAME_PATTERN, find_refusing_providers
 from toolmason.build.check.rules import Finding, SourceLocation, make_finding
 from toolmason.build.check.static.declared import DeclaredTool, eval_literal, eval_text
@@ -80,7 +80,7 @@ class CheckedTool:
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
-    matches = get_close_matches(name, known, n=1)
+    matches = find_close_names(name, known, 1)
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
