@@ -5,28 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Final
 
 from toolmason.build.check.static.source_file import Source
 
 PACKAGE: Final = "toolmason"
-_PUBLIC_NAMES: Final = frozenset(
-    {
-        "Config",
-        "Inject",
-        "Param",
-        "ParamSpec",
-        "ProjectDir",
-        "Retry",
-        "Tool",
-        "ToolCall",
-        "ToolContext",
-        "Toolbox",
-        "allow_experimental",
-        "prompt",
-        "tool",
-    }
-)
+_PUBLIC_NAMES: Final = frozenset({*import_module(PACKAGE).__all__, "ParamSpec", "allow_experimental"})
 
 COMPOUND: Final = (ast.If, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.For, ast.AsyncFor, ast.While, ast.Match)
 """Statements that contain statements and open no scope."""
