@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from toolmason.build.check.rules import Finding
-from toolmason.build.check.static.declared import FunctionNode, eval_literal
+from toolmason.build.check.static.declared import FunctionNode, eval_literal, iter_calls
 from toolmason.build.check.static.definition_rules import CheckedTool
 from toolmason.build.check.static.imports import ImportedNames
 
@@ -85,19 +85,11 @@ def _runs_on_loop(tool: CheckedTool) -> bool:
 def _check_blocking(tool: CheckedTool, node: FunctionNode) -> Iterator[Finding]:
     if not any(called in _BLOCKING_CALLS for _, called in tool.calls):
         return
-    for call in _iter_own_calls(node):
+    # Functions in it may run in a thread.
+    for call in iter_calls(node, lambda part: isinstance(part, FunctionNode | ast.Lambda | ast.ClassDef)):
         if tool.declaration.file.imports.get_path(call.func) in _BLOCKING_CALLS:
             message = f"`{ast.unparse(call.func)}` blocks the event loop in the async tool"
             yield tool.make_finding("TM311", call, f"{message} {tool.declaration.display_name!r}")
-
-
-def _iter_own_calls(node: ast.AST) -> Iterator[ast.Call]:
-    """Yield the calls of a function, without those of functions in it, which may run in a thread."""
-    for part in ast.iter_child_nodes(node):
-        if isinstance(part, ast.Call):
-            yield part
-        if not isinstance(part, FunctionNode | ast.Lambda | ast.ClassDef):
-            yield from _iter_own_calls(part)
 
 
 # --- paths from the model ----------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -35,6 +35,15 @@ def eval_text(node: ast.expr | None) -> str | None:
     """Return the value of a string literal, or None if it is not one."""
     value = eval_literal(node)
     return value if isinstance(value, str) else None
+
+
+def iter_calls(node: ast.AST, is_closed: Callable[[ast.AST], bool]) -> Iterator[ast.Call]:
+    """Yield the calls in a node, except those in parts that are closed."""
+    for part in ast.iter_child_nodes(node):
+        if not is_closed(part):
+            if isinstance(part, ast.Call):
+                yield part
+            yield from iter_calls(part, is_closed)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -15,6 +15,7 @@ from toolmason.build.check.static.declared import (
     FunctionNode,
     declare,
     eval_text,
+    iter_calls,
 )
 from toolmason.build.check.static.project import Project, flatten
 
@@ -154,7 +155,11 @@ def _check_experimental_calls(project: Project, file: FileDeclarations) -> Itera
     # Few files use experimental code, and walking a tree costs more than parsing it.
     names = {name for name in (*file.names, *file.imports.paths) if _is_experimental(project, file, ast.Name(name))}
     modules = {name for name, path in file.imports.paths.items() if project.has_module(path)}
-    for call in _iter_calls(file.source.tree, file) if names or modules else ():
+
+    def is_marked(part: ast.AST) -> bool:
+        return isinstance(part, FunctionNode | ast.ClassDef) and _has_mark(part, file)
+
+    for call in iter_calls(file.source.tree, is_marked) if names or modules else ():
         root = next((part for part in ast.walk(call.func) if isinstance(part, ast.Name)), None)
         if root is not None and root.id in names | modules and _is_experimental(project, file, call.func):
             message = f"{ast.unparse(call.func)!r} is experimental and not allowed in this file"
@@ -170,12 +175,3 @@ def _is_experimental(project: Project, file: FileDeclarations, node: ast.expr) -
 def _has_mark(definition: FunctionNode | ast.ClassDef, file: FileDeclarations) -> bool:
     marks = (mark.func if isinstance(mark, ast.Call) else mark for mark in definition.decorator_list)
     return any(file.imports.get_path(mark) == _EXPERIMENTAL_MARK for mark in marks)
-
-
-def _iter_calls(node: ast.AST, file: FileDeclarations) -> Iterator[ast.Call]:
-    for part in ast.iter_child_nodes(node):
-        if isinstance(part, FunctionNode | ast.ClassDef) and _has_mark(part, file):
-            continue
-        if isinstance(part, ast.Call):
-            yield part
-        yield from _iter_calls(part, file)
