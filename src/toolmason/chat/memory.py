@@ -9,15 +9,13 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from toolmason._core.values.messages import Message
+from toolmason.build.check.provider_limits import BYTES_PER_TOKEN
 from toolmason.chat.durable.sqlite_file import MEMORY_MIGRATIONS, SqliteFile
 from toolmason.errors import ConfigError, ToolmasonError, explain_arguments
 from toolmason.providers.conversation import is_unavailable, repair
-
-BYTES_PER_TOKEN: Final = 4
-"""Estimate for English text and JSON."""
 
 
 class Memory(Protocol):

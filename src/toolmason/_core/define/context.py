@@ -179,20 +179,16 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
     @property
     def call_id(self) -> str:
         """The id of the current call."""
-        return self._call.id
+        return self.call.id
 
     @property
     def tool_name(self) -> str:
         """The name of the current tool."""
-        return self._call.name
+        return self.call.name
 
     @property
     def call(self) -> ToolCall:
         """The current call: id, name and the arguments as received."""
-        return self._call
-
-    @property
-    def _call(self) -> ToolCall:
         if self._state.call is None:
             raise ConfigError(
                 "This ToolContext does not belong to a call. Use the one that a tool receives as a parameter."
@@ -238,9 +234,9 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger that carries the call's id and the tool's name."""
-        logger = logging.getLogger(f"toolmason.tools.{self._call.name}")
+        logger = logging.getLogger(f"toolmason.tools.{self.call.name}")
         logger.addFilter(make_record_safe)
-        call_fields = {"call_id": self._call.id, "tool": self._call.name}
+        call_fields = {"call_id": self.call.id, "tool": self.call.name}
         client = self._values.get(CLIENT_KEY)
         if client is None:
             return logging.LoggerAdapter(logger, call_fields)

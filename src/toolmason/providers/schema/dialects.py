@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-ANNOTATIONS: Final = frozenset({"description", "title"})
 _SHAPE: Final = frozenset({"type", "properties", "required", "additionalProperties", "items", "enum", "anyOf", "$ref"})
 _NUMBERS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 _FORMATS: Final = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
