@@ -283,13 +283,3 @@ def _set_values(field: Node, metadata: FieldMetadata, place: str) -> Node:
 
 def _show(schema: Mapping[str, Any]) -> Callable[[Any, Any], dict[str, Any]]:
     return lambda core, handler: dict(schema)  # noqa: ARG005 - called by pydantic with both
-
-
-__all__ = [
-    "FieldMetadata",
-    "apply_field_metadata",
-    "get_class_text",
-    "make_validator",
-    "read_fields",
-    "refuse_missing_value",
-]

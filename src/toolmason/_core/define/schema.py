@@ -266,6 +266,3 @@ def compile_return(hint: Any) -> TypeSchema | None:
         return compile_type(hint, "serialization")
     except (UnsupportedType, SchemaError):
         return None
-
-
-__all__ = ["compile_object", "compile_return", "compile_type"]

@@ -33,8 +33,6 @@ from toolmason.chat.durable.process_identity import get_process_identity, is_dea
 from toolmason.chat.durable.sqlite_file import JOURNAL_MIGRATIONS, SqliteFile
 from toolmason.errors import ConfigError, RunTaken, ToolmasonError, UnknownOutcome, explain_arguments
 
-__all__ = ["Completed", "EffectRecord", "NotExecuted", "RunRecord", "SqliteRuntime"]
-
 LEASE_SECONDS: Final = 30.0
 
 

@@ -13,8 +13,9 @@ from pydantic_core import from_json
 from toolmason._core.values.messages import Message
 from toolmason._text import pluralize
 from toolmason.chat.chat import Chat
+from toolmason.chat.durable.effects import Completed, NotExecuted
 from toolmason.chat.durable.export import export_journal
-from toolmason.chat.durable.journal import Completed, EffectRecord, NotExecuted, RunRecord, SqliteRuntime
+from toolmason.chat.durable.journal import EffectRecord, RunRecord, SqliteRuntime
 from toolmason.cli.commands.run import DEFAULT_JOURNAL, execute_run
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE
 from toolmason.cli.output import echo, print_json, print_rows
