@@ -19,7 +19,7 @@ from toolmason.providers.conversation import is_unavailable, repair
 
 
 class Memory(Protocol):
-    """Store of conversations."""
+    """Store of conversations. With `append_once`, as of `WindowMemory`, a run executed again adds no message twice."""
 
     async def load(self, conversation: str) -> Sequence[Message]:
         """Return the messages of a conversation that the model should see, oldest first."""
@@ -27,14 +27,6 @@ class Memory(Protocol):
 
     async def append(self, conversation: str, messages: Sequence[Message]) -> None:
         """Append messages to a conversation."""
-        ...
-
-
-class KeyedMemory(Memory, Protocol):
-    """Memory that ignores repeated appends, so that a run executed again adds no message twice."""
-
-    async def append_once(self, conversation: str, key: str, messages: Sequence[Message]) -> None:
-        """Append messages, unless this key was used before."""
         ...
 
 

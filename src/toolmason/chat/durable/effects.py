@@ -42,12 +42,6 @@ class RunEffect:
     """JSON data."""
     repeatable: bool = True
     """True if an interrupted attempt may be repeated."""
-    timeout: float | None = None
-    attempt: int = 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the effect as plain JSON data."""
-        return {name: getattr(self, name) for name in self.__slots__} | {"arguments": dict(self.arguments)}
 
 
 Work: TypeAlias = Callable[[], Awaitable[Any]]
