@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from toolmason._core.toolbox.exchange import Finished, ModelEvent, ModelReply, ModelRequest
 from toolmason._core.values.content import Text
@@ -25,6 +25,7 @@ from toolmason.providers.schema.strict import check_strict
 from toolmason.providers.tool_set import EncodedMessage, ProviderRules, RequestCache, ToolSet, make_tool_set
 
 Body = dict[str, Any]
+_C = TypeVar("_C", bound="Codec")
 _TOOL_OPTIONS: Final = ("strict", "lossy", "parallel")
 """Options on which the offered tools depend."""
 _RETRYABLE_CODES: Final = (
@@ -102,10 +103,10 @@ class Format(ABC):
         return Verdict(self.name, tool.name, narrowed, alias if alias != tool.name else None)
 
 
-class ReplyReader(ABC):
+class ReplyReader(ABC, Generic[_C]):
     """Converter of one provider's stream events to model events."""
 
-    def __init__(self, codec: Codec, names: ToolNames) -> None:
+    def __init__(self, codec: _C, names: ToolNames) -> None:
         self.codec, self.names = codec, names
 
     def feed(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
@@ -155,6 +156,7 @@ class PreparedRequest:
 class Codec(Format):
     """Encoder and decoder of conversations for one API."""
 
+    reader_class: ClassVar[type[ReplyReader[Any]]]
     search_tool: ClassVar[Body | None] = None
     """The provider's own tool search for deferred tools, or `None` if it has none."""
 
@@ -174,9 +176,9 @@ class Codec(Format):
     def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
         """Parse a reply. May raise any error if the body is malformed."""
 
-    @abstractmethod
-    def reader(self, names: ToolNames) -> ReplyReader:
+    def reader(self, names: ToolNames) -> ReplyReader[Any]:
         """Return a reader for one stream."""
+        return self.reader_class(self, names)
 
     def add_tools(self, body: Body, offer: Body) -> Body:
         """Return the body with the fields of `offer_tools`."""

@@ -45,9 +45,84 @@ _USAGE_PATHS: Final = (
 )
 
 
+class AnthropicReader(ReplyReader["AnthropicCodec"]):
+    """Reader of one Messages stream."""
+
+    def __init__(self, codec: AnthropicCodec, names: ToolNames) -> None:
+        super().__init__(codec, names)
+        self._body: dict[str, Any] = {"content": [], "usage": {}}
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._json: dict[int, str] = {}
+        self._ended = False
+
+    @override
+    def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        kind = event.get("type")
+        if kind == "error" or (kind is None and "error" in event):
+            raise parse_error(self.codec.name, event)
+        if kind == "message_start":
+            self._body.update(event.get("message") or {})
+            self._body["usage"] = dict(self._body.get("usage") or {})
+        elif kind == "content_block_start":
+            yield from self._start_block(int(event.get("index") or 0), dict(event.get("content_block") or {}))
+        elif kind == "content_block_delta":
+            yield from self._read_delta(int(event.get("index") or 0), event.get("delta") or {})
+        elif kind == "content_block_stop":
+            yield from self._close_block(int(event.get("index") or 0))
+        elif kind == "message_delta":
+            self._body.update({k: v for k, v in (event.get("delta") or {}).items() if v is not None})
+            self._body["usage"].update({k: v for k, v in (event.get("usage") or {}).items() if v is not None})
+        elif kind == "message_stop":
+            self._ended = True
+
+    def _start_block(self, index: int, block: dict[str, Any]) -> Iterator[ModelEvent]:
+        self._blocks[index] = block
+        if block.get("type") == "tool_use":
+            block["id"] = block.get("id") or content_parts.make_call_id("toolu")
+            yield exchange.CallOpened(block["id"], self.names.get_name(block.get("name") or ""))
+        elif block.get("type") == "text" and block.get("text"):
+            yield exchange.TextDelta(block["text"])
+
+    def _read_delta(self, index: int, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        block = self._blocks.setdefault(index, {"type": "text", "text": ""})
+        kind = delta.get("type")
+        if kind == "text_delta":
+            block["text"] = (block.get("text") or "") + delta["text"]
+            yield exchange.TextDelta(delta["text"])
+        elif kind == "thinking_delta":
+            block["thinking"] = (block.get("thinking") or "") + delta["thinking"]
+            yield exchange.ThoughtDelta(delta["thinking"])
+        elif kind == "signature_delta":
+            block["signature"] = (block.get("signature") or "") + delta["signature"]
+        elif kind == "citations_delta":
+            block["citations"] = [*(block.get("citations") or []), delta["citation"]]
+        elif kind == "input_json_delta":
+            self._json[index] = self._json.get(index, "") + delta["partial_json"]
+            if block.get("type") == "tool_use" and delta["partial_json"]:
+                yield exchange.ArgumentsDelta(block["id"], delta["partial_json"])
+
+    def _close_block(self, index: int) -> Iterator[ModelEvent]:
+        block = self._blocks.get(index, {})
+        if index in self._json:
+            try:
+                block["input"] = from_json(self._json[index] or "{}")
+            except ValueError:
+                # Truncated by the token limit: binding the text as arguments reports the problem.
+                block["input"] = self._json[index]
+        call = self.codec.parse_call(block, self.names)
+        if call is not None:
+            yield exchange.CallClosed(call)
+
+    @override
+    def build_body(self) -> Body | None:
+        content = [self._blocks[index] for index in sorted(self._blocks)]
+        return {**self._body, "content": content} if self._ended else None
+
+
 class AnthropicCodec(ItemCodec):
     """Codec for Anthropic's Messages API."""
 
+    reader_class = AnthropicReader
     call_id_prefix = "toolu"
     search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - never changed
     rules = ProviderRules(
@@ -111,10 +186,6 @@ class AnthropicCodec(ItemCodec):
         return offer
 
     @override
-    def reader(self, names: ToolNames) -> ReplyReader:
-        return AnthropicReader(self, names)
-
-    @override
     def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
         message = self.read_message(body["content"], names)
         reason = body.get("stop_reason") or ("tool_use" if message.calls else "end_turn")
@@ -145,81 +216,6 @@ class AnthropicCodec(ItemCodec):
     @override
     def format_text(self, text: str) -> Body:
         return {"type": "text", "text": text}
-
-
-class AnthropicReader(ReplyReader):
-    """Reader of one Messages stream."""
-
-    def __init__(self, codec: AnthropicCodec, names: ToolNames) -> None:
-        super().__init__(codec, names)
-        self._parse_call = codec.parse_call
-        self._body: dict[str, Any] = {"content": [], "usage": {}}
-        self._blocks: dict[int, dict[str, Any]] = {}
-        self._json: dict[int, str] = {}
-        self._ended = False
-
-    @override
-    def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        kind = event.get("type")
-        if kind == "error" or (kind is None and "error" in event):
-            raise parse_error(self.codec.name, event)
-        if kind == "message_start":
-            self._body.update(event.get("message") or {})
-            self._body["usage"] = dict(self._body.get("usage") or {})
-        elif kind == "content_block_start":
-            yield from self._start_block(int(event.get("index") or 0), dict(event.get("content_block") or {}))
-        elif kind == "content_block_delta":
-            yield from self._read_delta(int(event.get("index") or 0), event.get("delta") or {})
-        elif kind == "content_block_stop":
-            yield from self._close_block(int(event.get("index") or 0))
-        elif kind == "message_delta":
-            self._body.update({k: v for k, v in (event.get("delta") or {}).items() if v is not None})
-            self._body["usage"].update({k: v for k, v in (event.get("usage") or {}).items() if v is not None})
-        elif kind == "message_stop":
-            self._ended = True
-
-    def _start_block(self, index: int, block: dict[str, Any]) -> Iterator[ModelEvent]:
-        self._blocks[index] = block
-        if block.get("type") == "tool_use":
-            block["id"] = block.get("id") or content_parts.make_call_id("toolu")
-            yield exchange.CallOpened(block["id"], self.names.get_name(block.get("name") or ""))
-        elif block.get("type") == "text" and block.get("text"):
-            yield exchange.TextDelta(block["text"])
-
-    def _read_delta(self, index: int, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        block = self._blocks.setdefault(index, {"type": "text", "text": ""})
-        kind = delta.get("type")
-        if kind == "text_delta":
-            block["text"] = (block.get("text") or "") + delta["text"]
-            yield exchange.TextDelta(delta["text"])
-        elif kind == "thinking_delta":
-            block["thinking"] = (block.get("thinking") or "") + delta["thinking"]
-            yield exchange.ThoughtDelta(delta["thinking"])
-        elif kind == "signature_delta":
-            block["signature"] = (block.get("signature") or "") + delta["signature"]
-        elif kind == "citations_delta":
-            block["citations"] = [*(block.get("citations") or []), delta["citation"]]
-        elif kind == "input_json_delta":
-            self._json[index] = self._json.get(index, "") + delta["partial_json"]
-            if block.get("type") == "tool_use" and delta["partial_json"]:
-                yield exchange.ArgumentsDelta(block["id"], delta["partial_json"])
-
-    def _close_block(self, index: int) -> Iterator[ModelEvent]:
-        block = self._blocks.get(index, {})
-        if index in self._json:
-            try:
-                block["input"] = from_json(self._json[index] or "{}")
-            except ValueError:
-                # Truncated by the token limit: binding the text as arguments reports the problem.
-                block["input"] = self._json[index]
-        call = self._parse_call(block, self.names)
-        if call is not None:
-            yield exchange.CallClosed(call)
-
-    @override
-    def build_body(self) -> Body | None:
-        content = [self._blocks[index] for index in sorted(self._blocks)]
-        return {**self._body, "content": content} if self._ended else None
 
 
 def _format_part(part: Content) -> Body | None:

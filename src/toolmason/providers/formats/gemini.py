@@ -62,9 +62,55 @@ _USAGE_PATHS: Final = (
 )
 
 
+class GeminiReader(ReplyReader["GeminiCodec"]):
+    """Reader of one Gemini stream; each event is a complete response with the next parts."""
+
+    def __init__(self, codec: GeminiCodec, names: ToolNames) -> None:
+        super().__init__(codec, names)
+        self._parts: list[dict[str, Any]] = []
+        self._body: dict[str, Any] = {}
+        self._finish: str | None = None
+
+    @override
+    def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        if event.get("error"):
+            raise parse_error(self.codec.name, event)
+        self._body.update({key: value for key, value in event.items() if key != "candidates"})
+        for candidate in (event.get("candidates") or ())[:1]:
+            for part in (candidate.get("content") or {}).get("parts") or ():
+                yield from self._read_part(dict(part))
+            self._finish = candidate.get("finishReason") or self._finish
+
+    def _read_part(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
+        if "functionCall" in part:
+            # Assign the id here, so that the reply and the events have the same one.
+            if isinstance(sent := part["functionCall"], Mapping):
+                part["functionCall"] = {**sent, "id": sent.get("id") or content_parts.make_call_id("gemini")}
+            if (call := self.codec.parse_call(part, self.names)) is not None:
+                yield exchange.CallOpened(call.id, call.name)
+                yield exchange.ArgumentsDelta(call.id, content_parts.get_arguments_json(call))
+                yield exchange.CallClosed(call)
+        elif isinstance(text := part.get("text"), str):
+            if text:
+                yield exchange.ThoughtDelta(text) if part.get("thought") else exchange.TextDelta(text)
+            last = self._parts[-1] if self._parts else {}
+            if last.keys() == part.keys() and part.keys() <= {"text", "thought"}:
+                last["text"] += text
+                return
+        self._parts.append(part)
+
+    @override
+    def build_body(self) -> Body | None:
+        if self._finish is None:
+            return self._body if self._body.get("promptFeedback") else None
+        candidate = {"content": {"role": "model", "parts": self._parts}, "finishReason": self._finish}
+        return {**self._body, "candidates": [candidate]}
+
+
 class GeminiCodec(ItemCodec):
     """Codec for Google's Gemini API."""
 
+    reader_class = GeminiReader
     call_id_prefix = "gemini"
     signature_key = "thoughtSignature"
     rules = ProviderRules(
@@ -209,56 +255,6 @@ class GeminiCodec(ItemCodec):
     @override
     def format_text(self, text: str) -> Body:
         return {"text": text}
-
-    @override
-    def reader(self, names: ToolNames) -> ReplyReader:
-        return GeminiReader(self, names)
-
-
-class GeminiReader(ReplyReader):
-    """Reader of one Gemini stream; each event is a complete response with the next parts."""
-
-    def __init__(self, codec: GeminiCodec, names: ToolNames) -> None:
-        super().__init__(codec, names)
-        self._parse_call = codec.parse_call
-        self._parts: list[dict[str, Any]] = []
-        self._body: dict[str, Any] = {}
-        self._finish: str | None = None
-
-    @override
-    def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        if event.get("error"):
-            raise parse_error(self.codec.name, event)
-        self._body.update({key: value for key, value in event.items() if key != "candidates"})
-        for candidate in (event.get("candidates") or ())[:1]:
-            for part in (candidate.get("content") or {}).get("parts") or ():
-                yield from self._read_part(dict(part))
-            self._finish = candidate.get("finishReason") or self._finish
-
-    def _read_part(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
-        if "functionCall" in part:
-            # Assign the id here, so that the reply and the events have the same one.
-            if isinstance(sent := part["functionCall"], Mapping):
-                part["functionCall"] = {**sent, "id": sent.get("id") or content_parts.make_call_id("gemini")}
-            if (call := self._parse_call(part, self.names)) is not None:
-                yield exchange.CallOpened(call.id, call.name)
-                yield exchange.ArgumentsDelta(call.id, content_parts.get_arguments_json(call))
-                yield exchange.CallClosed(call)
-        elif isinstance(text := part.get("text"), str):
-            if text:
-                yield exchange.ThoughtDelta(text) if part.get("thought") else exchange.TextDelta(text)
-            last = self._parts[-1] if self._parts else {}
-            if last.keys() == part.keys() and part.keys() <= {"text", "thought"}:
-                last["text"] += text
-                return
-        self._parts.append(part)
-
-    @override
-    def build_body(self) -> Body | None:
-        if self._finish is None:
-            return self._body if self._body.get("promptFeedback") else None
-        candidate = {"content": {"role": "model", "parts": self._parts}, "finishReason": self._finish}
-        return {**self._body, "candidates": [candidate]}
 
 
 def _get_blobs(result: ToolResult) -> list[content_parts.Blob]:

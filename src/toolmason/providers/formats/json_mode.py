@@ -17,7 +17,7 @@ from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import DefinitionError
 from toolmason.providers.aliases import ToolNames
-from toolmason.providers.codec import Body, ReplyReader
+from toolmason.providers.codec import Body
 from toolmason.providers.content_parts import get_arguments_object, join_parts, make_call_id, replace_surrogates
 from toolmason.providers.formats.openai_chat import OpenAiChatCodec, OpenAiChatReader
 from toolmason.providers.tool_set import ToolSet
@@ -29,8 +29,22 @@ _INSTRUCTIONS: Final = (
 )
 
 
+class _JsonModeReader(OpenAiChatReader):
+    """Reader of one stream. The text is incomplete JSON until the end, so no text event is emitted earlier."""
+
+    @override
+    def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        yield from (inner for inner in super().read_event(event) if not isinstance(inner, TextDelta))
+
+    @override
+    def get_final_events(self, reply: ModelReply) -> Iterable[ModelEvent]:
+        return iter_reply_events(reply)
+
+
 class JsonModeCodec(OpenAiChatCodec):
     """Codec for Chat Completions servers without tool support."""
+
+    reader_class = _JsonModeReader
 
     @override
     def offer_tools(self, request: ModelRequest, tool_set: ToolSet) -> Body:
@@ -100,22 +114,6 @@ class JsonModeCodec(OpenAiChatCodec):
         content = [] if calls or answer.get("answer") is None else [Text(str(answer["answer"]))]
         finish = "calls" if calls and reply.finish == "stop" else reply.finish
         return ModelReply(Message("assistant", content, calls), (), finish, reply.usage, reply.raw)
-
-    @override
-    def reader(self, names: ToolNames) -> ReplyReader:
-        return _JsonModeReader(self, names)
-
-
-class _JsonModeReader(OpenAiChatReader):
-    """Reader of one stream. The text is incomplete JSON until the end, so no text event is emitted earlier."""
-
-    @override
-    def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        yield from (inner for inner in super().read_event(event) if not isinstance(inner, TextDelta))
-
-    @override
-    def get_final_events(self, reply: ModelReply) -> Iterable[ModelEvent]:
-        return iter_reply_events(reply)
 
 
 def _make_reply_schema(tool_set: ToolSet, *, allows_many: bool, allows_answer: bool) -> dict[str, Any]:

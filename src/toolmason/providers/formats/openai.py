@@ -36,12 +36,11 @@ _OPTION_KEYS: Final = {"max_tokens": "max_output_tokens", "temperature": "temper
 _USAGE_PATHS: Final = make_openai_usage_paths("input", "output")
 
 
-class OpenAiResponsesReader(ReplyReader):
+class OpenAiResponsesReader(ReplyReader["OpenAiResponsesCodec"]):
     """Reader of one Responses stream."""
 
     def __init__(self, codec: OpenAiResponsesCodec, names: ToolNames) -> None:
         super().__init__(codec, names)
-        self._parse_call = codec.parse_call
         self._items: dict[int, dict[str, Any]] = {}
         self._numbers_by_id: dict[str, int] = {}
         self._closed: set[int] = set()
@@ -91,7 +90,7 @@ class OpenAiResponsesReader(ReplyReader):
             yield from self._close_item(item)
 
     def _close_item(self, item: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        if (call := self._parse_call(item, self.names)) is not None:
+        if (call := self.codec.parse_call(item, self.names)) is not None:
             yield exchange.CallClosed(call)
 
     def _finish(self, response: Mapping[str, Any]) -> Iterator[ModelEvent]:
@@ -110,6 +109,7 @@ class OpenAiResponsesReader(ReplyReader):
 class OpenAiResponsesCodec(ItemCodec):
     """Codec for OpenAI's Responses API."""
 
+    reader_class = OpenAiResponsesReader
     search_tool = {"type": "tool_search"}  # noqa: RUF012 - never changed
     rules = ProviderRules(
         provider="openai", fit_schema=fit_openai, name_pattern=r"[A-Za-z0-9_-]{1,128}", max_name_length=128
@@ -169,10 +169,6 @@ class OpenAiResponsesCodec(ItemCodec):
     @override
     def offer_tools(self, request: ModelRequest, tool_set: ToolSet) -> Body:
         return format_openai_tools(self.format_tools(tool_set), request, tool_set.names, nest=False)
-
-    @override
-    def reader(self, names: ToolNames) -> OpenAiResponsesReader:
-        return OpenAiResponsesReader(self, names)
 
     @override
     def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:

@@ -36,97 +36,7 @@ _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
 }
 
 
-class OpenAiChatCodec(Codec):
-    """Codec for OpenAI's Chat Completions API."""
-
-    rules = ProviderRules(
-        provider="openai-chat", fit_schema=fit_openai, name_pattern=r"[A-Za-z0-9_-]{1,64}", max_name_length=64
-    )
-
-    @override
-    def format_definition(self, tool: ToolDefinition, narrowed: NarrowedSchema, alias: str) -> Body:
-        function = {"name": alias, "description": tool.description, "parameters": narrowed.schema}
-        return {"type": "function", "function": {**function, "strict": narrowed.strict}}
-
-    @override
-    def result(self, result: ToolResult, names: ToolNames | None = None) -> Body:
-        return {
-            "role": "tool",
-            "tool_call_id": to_wire_id(result.call_id),
-            "content": content_parts.replace_surrogates(result.text),
-        }
-
-    @override
-    def format_message(self, message: Message, names: ToolNames, model: str) -> list[Body]:
-        items = self.format_plain_message(message, names)
-        provider_items = get_provider_items(message, self.name) if message.role == "assistant" else []
-        # Compatible servers reject each other's extra keys, so they are sent back only to the same model.
-        if provider_items and _is_same_model(str(provider_items[0].get("model") or ""), model):
-            return [_restore_state(item, provider_items[0]) for item in items]
-        return items
-
-    def format_plain_message(self, message: Message, names: ToolNames) -> list[Body]:
-        """Return one message without its extra keys; a result with an image needs an additional user message."""
-        if message.role == "tool":
-            results = [self.result(result, names) for result in message.results]
-            attachments = list(_iter_attachments(message))
-            return [*results, {"role": "user", "content": attachments}] if attachments else results
-        if message.role == "user" and any(map(content_parts.get_blob, message.content)):
-            return [{"role": "user", "content": [_format_part(part) for part in message.content]}]
-        text = content_parts.join_parts(message.content)
-        if not message.calls:
-            return [{"role": message.role, "content": text}]
-        calls = [_format_call(call, names) for call in message.calls]
-        return [{"role": message.role, "content": text or None, "tool_calls": calls}]
-
-    @override
-    def build_body(self, request: ModelRequest, messages: Sequence[EncodedMessage], model: str) -> Body:
-        items = [item for message in messages for item in message.items]
-        body: Body = {"model": model, "messages": items or [{"role": "user", "content": content_parts.FILLER_TEXT}]}
-        # Newer OpenAI models reject `max_tokens`; most compatible servers know only `max_tokens`.
-        max_tokens_key = "max_completion_tokens" if _OPENAI_MODEL.match(model) else "max_tokens"
-        known = {"max_tokens": max_tokens_key, "temperature": "temperature", "top_p": "top_p", "stop": "stop"}
-        return body | content_parts.map_options(request.options, known, self.name)
-
-    @override
-    def offer_tools(self, request: ModelRequest, tool_set: ToolSet) -> Body:
-        return format_openai_tools(self.format_tools(tool_set), request, tool_set.names, nest=True)
-
-    @override
-    def as_streaming(self, body: Body) -> Body:
-        return {**body, "stream": True, "stream_options": {"include_usage": True}}
-
-    @override
-    def reader(self, names: ToolNames) -> ReplyReader:
-        return OpenAiChatReader(self, names)
-
-    @override
-    def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
-        choice = body["choices"][0]
-        message_body = choice["message"]
-        text = message_body.get("content")
-        refusal = message_body.get("refusal")
-        if isinstance(text, list):
-            text = "".join(part.get("text") or "" for part in text)
-        content: list[Content] = [Text(part) for part in (text, refusal) if part]
-        calls = [_parse_call(call, names) for call in message_body.get("tool_calls") or () if call.get("function")]
-        finish = _FINISH_REASONS.get(choice.get("finish_reason") or "stop", "other")
-        if calls and finish == "stop":
-            finish = "calls"
-        message = Message("assistant", content, calls, provider_state=self._make_state(message_body, body.get("model")))
-        if refusal and not calls:
-            finish = "refusal"
-        return ModelReply(message, (), finish, read_usage(body.get("usage"), _USAGE_PATHS), body)
-
-    def _make_state(self, message_body: Mapping[str, Any], model: Any) -> dict[str, Any] | None:
-        passthrough: dict[str, Any] = {key: message_body[key] for key in _PASSTHROUGH_KEYS if message_body.get(key)}
-        tool_calls = [call for call in message_body.get("tool_calls") or () if call.get("function")]
-        if any(call.get("extra_content") for call in tool_calls):
-            passthrough["tool_calls"] = [_get_extra_content(call) for call in tool_calls]
-        return {"provider": self.name, "items": [{"model": model, **passthrough}]} if passthrough else None
-
-
-class OpenAiChatReader(ReplyReader):
+class OpenAiChatReader(ReplyReader["OpenAiChatCodec"]):
     """Reader of one Chat Completions stream."""
 
     def __init__(self, codec: OpenAiChatCodec, names: ToolNames) -> None:
@@ -207,6 +117,93 @@ class OpenAiChatReader(ReplyReader):
         if self._calls:
             message["tool_calls"] = list(self._calls.values())
         return {**self._body, "choices": [{"index": 0, "finish_reason": self._finish, "message": message}]}
+
+
+class OpenAiChatCodec(Codec):
+    """Codec for OpenAI's Chat Completions API."""
+
+    reader_class = OpenAiChatReader
+    rules = ProviderRules(
+        provider="openai-chat", fit_schema=fit_openai, name_pattern=r"[A-Za-z0-9_-]{1,64}", max_name_length=64
+    )
+
+    @override
+    def format_definition(self, tool: ToolDefinition, narrowed: NarrowedSchema, alias: str) -> Body:
+        function = {"name": alias, "description": tool.description, "parameters": narrowed.schema}
+        return {"type": "function", "function": {**function, "strict": narrowed.strict}}
+
+    @override
+    def result(self, result: ToolResult, names: ToolNames | None = None) -> Body:
+        return {
+            "role": "tool",
+            "tool_call_id": to_wire_id(result.call_id),
+            "content": content_parts.replace_surrogates(result.text),
+        }
+
+    @override
+    def format_message(self, message: Message, names: ToolNames, model: str) -> list[Body]:
+        items = self.format_plain_message(message, names)
+        provider_items = get_provider_items(message, self.name) if message.role == "assistant" else []
+        # Compatible servers reject each other's extra keys, so they are sent back only to the same model.
+        if provider_items and _is_same_model(str(provider_items[0].get("model") or ""), model):
+            return [_restore_state(item, provider_items[0]) for item in items]
+        return items
+
+    def format_plain_message(self, message: Message, names: ToolNames) -> list[Body]:
+        """Return one message without its extra keys; a result with an image needs an additional user message."""
+        if message.role == "tool":
+            results = [self.result(result, names) for result in message.results]
+            attachments = list(_iter_attachments(message))
+            return [*results, {"role": "user", "content": attachments}] if attachments else results
+        if message.role == "user" and any(map(content_parts.get_blob, message.content)):
+            return [{"role": "user", "content": [_format_part(part) for part in message.content]}]
+        text = content_parts.join_parts(message.content)
+        if not message.calls:
+            return [{"role": message.role, "content": text}]
+        calls = [_format_call(call, names) for call in message.calls]
+        return [{"role": message.role, "content": text or None, "tool_calls": calls}]
+
+    @override
+    def build_body(self, request: ModelRequest, messages: Sequence[EncodedMessage], model: str) -> Body:
+        items = [item for message in messages for item in message.items]
+        body: Body = {"model": model, "messages": items or [{"role": "user", "content": content_parts.FILLER_TEXT}]}
+        # Newer OpenAI models reject `max_tokens`; most compatible servers know only `max_tokens`.
+        max_tokens_key = "max_completion_tokens" if _OPENAI_MODEL.match(model) else "max_tokens"
+        known = {"max_tokens": max_tokens_key, "temperature": "temperature", "top_p": "top_p", "stop": "stop"}
+        return body | content_parts.map_options(request.options, known, self.name)
+
+    @override
+    def offer_tools(self, request: ModelRequest, tool_set: ToolSet) -> Body:
+        return format_openai_tools(self.format_tools(tool_set), request, tool_set.names, nest=True)
+
+    @override
+    def as_streaming(self, body: Body) -> Body:
+        return {**body, "stream": True, "stream_options": {"include_usage": True}}
+
+    @override
+    def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
+        choice = body["choices"][0]
+        message_body = choice["message"]
+        text = message_body.get("content")
+        refusal = message_body.get("refusal")
+        if isinstance(text, list):
+            text = "".join(part.get("text") or "" for part in text)
+        content: list[Content] = [Text(part) for part in (text, refusal) if part]
+        calls = [_parse_call(call, names) for call in message_body.get("tool_calls") or () if call.get("function")]
+        finish: FinishReason = _FINISH_REASONS.get(choice.get("finish_reason") or "stop", "other")
+        if calls and finish == "stop":
+            finish = "calls"
+        message = Message("assistant", content, calls, provider_state=self._make_state(message_body, body.get("model")))
+        if refusal and not calls:
+            finish = "refusal"
+        return ModelReply(message, (), finish, read_usage(body.get("usage"), _USAGE_PATHS), body)
+
+    def _make_state(self, message_body: Mapping[str, Any], model: Any) -> dict[str, Any] | None:
+        passthrough: dict[str, Any] = {key: message_body[key] for key in _PASSTHROUGH_KEYS if message_body.get(key)}
+        tool_calls = [call for call in message_body.get("tool_calls") or () if call.get("function")]
+        if any(call.get("extra_content") for call in tool_calls):
+            passthrough["tool_calls"] = [_get_extra_content(call) for call in tool_calls]
+        return {"provider": self.name, "items": [{"model": model, **passthrough}]} if passthrough else None
 
 
 def join_details(pieces: Iterable[Any]) -> list[Any]:
