@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -174,12 +174,8 @@ def take_window(messages: Sequence[Message], max_messages: int, tokens: int | No
     count = size = 0
     for turn in reversed(turns):
         count += len(turn)
-        size += _estimate_tokens(turn)
+        size += sum(len(json.dumps(message.to_dict())) for message in turn) // BYTES_PER_TOKEN
         if selected and (count > max_messages or (tokens is not None and size > tokens)):
             break
         selected.append(turn)
     return [message for turn in reversed(selected) for message in turn]
-
-
-def _estimate_tokens(messages: Iterable[Message]) -> int:
-    return sum(len(json.dumps(message.to_dict())) for message in messages) // BYTES_PER_TOKEN

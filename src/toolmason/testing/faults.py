@@ -6,13 +6,12 @@ No tool runs: each is replaced by a stand-in with the same definition.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Final
 
 from toolmason._core.define.tool import Tool
 from toolmason._core.toolbox.toolbox import Toolbox
-from toolmason._core.values.results import ToolResult
 from toolmason._text import clip, pluralize
 from toolmason.chat.chat import Chat
 from toolmason.errors import ModelError
@@ -88,9 +87,4 @@ async def _check_server(tools: list[Tool], fault: str) -> tuple[bool, str]:
         missing = {tool.name for tool in tools} - {tool.name for tool in await box.list()}
     if missing:
         return False, f"the tool {min(missing)!r} was lost"
-    return second.ok, "; then ".join(_describe(first, second))
-
-
-def _describe(*results: ToolResult) -> Iterator[str]:
-    for result in results:
-        yield "ok" if result.error is None else result.error.code
+    return second.ok, "; then ".join("ok" if each.error is None else each.error.code for each in (first, second))

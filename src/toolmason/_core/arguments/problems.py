@@ -239,11 +239,8 @@ def describe_value(value: Any) -> str:
         return f"{get_json_type(value)} of {len(value)}"
     if value is None:
         return "null"
-    return f"{get_json_type(value)} {value}" if _is_small(value) else get_json_type(value)
-
-
-def _is_small(value: Any) -> bool:
-    return not isinstance(value, int) or abs(value) < 10**30
+    is_small = not isinstance(value, int) or abs(value) < 10**30
+    return f"{get_json_type(value)} {value}" if is_small else get_json_type(value)
 
 
 def reject(tool: str, path: str, message: str, expected: str, got: str) -> NoReturn:

@@ -30,7 +30,9 @@ class Instances:
                     f"instances[{path!r}] is an async function, and a tool is loaded without waiting. "
                     f"Pass the instance: `instances={{{path!r}: await {value.__name__}()}}`."
                 )
-            if not callable(value) and not _is_instance(value, path):
+            # By name, because the class is not imported yet.
+            class_paths = [f"{cls.__module__}:{cls.__name__}" for cls in type(value).__mro__]
+            if not callable(value) and path not in class_paths:
                 raise ConfigError(
                     f"instances[{path!r}] is an object of class {type(value).__name__!r}. "
                     f"Pass an instance of {path!r}, or a function that returns one."
@@ -82,8 +84,3 @@ class Instances:
                 f"Return an instance of {path!r}."
             )
         return created
-
-
-def _is_instance(value: Any, path: str) -> bool:
-    # By name, because the class is not imported yet.
-    return any(f"{cls.__module__}:{cls.__name__}" == path for cls in type(value).__mro__)

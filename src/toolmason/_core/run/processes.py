@@ -340,19 +340,13 @@ def _run_payload(payload: bytes, pipe: Any) -> bytes:
 
 
 def _resolve_value(value: Any) -> Any:
-    if inspect.isawaitable(value):
+    if inspect.isawaitable(value) or inspect.isasyncgen(value):
         return asyncio.run(_await_value(value))
-    if inspect.isasyncgen(value):
-        return asyncio.run(_collect_items(value))
     return list(value) if inspect.isgenerator(value) else value
 
 
 async def _await_value(value: Any) -> Any:
-    return await value
-
-
-async def _collect_items(stream: Any) -> list[Any]:
-    return [item async for item in stream]
+    return [item async for item in value] if inspect.isasyncgen(value) else await value
 
 
 def _pickle_error_chain(error: BaseException | None) -> list[bytes]:

@@ -86,7 +86,10 @@ def build(package: str, exclude: Sequence[str] = ()) -> ManifestFile:
                 notes.append(f"{name}: skipped, because importing it runs the program")
             continue
         modules.append(load_module(name, name))
-    members = _describe_members(deduplicate_members(modules))
+    found_members = sorted(deduplicate_members(modules).items())
+    members: BuiltMembers = {
+        module: [(member, member.describe()) for member in found] for module, found in found_members
+    }
     content = _make_content(location, members, notes)
     owners = [member.owner for found in members.values() for member, _ in found if member.owner is not None]
     for module in modules:
@@ -113,10 +116,6 @@ def _find_location(package: str) -> PackageLocation:
 
 BuiltMembers: TypeAlias = dict[str, list[tuple[Member, Tool | Prompt]]]
 """Tools and prompts by module."""
-
-
-def _describe_members(members: dict[str, list[Member]]) -> BuiltMembers:
-    return {module: [(member, member.describe()) for member in members[module]] for module in sorted(members)}
 
 
 def _make_content(location: PackageLocation, members: BuiltMembers, notes: list[str]) -> JsonObject:

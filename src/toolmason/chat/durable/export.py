@@ -54,7 +54,8 @@ def export_journal(path: str | Path, output: str | Path) -> ExportReport:
             facts = _parse(row["state"])
             if run in closed:
                 facts = {**(facts if isinstance(facts, dict) else {}), "damaged": True}
-            values = (run, _to_number(row["begun"]), json.dumps(facts), row["finish"])
+            begun = float(row["begun"]) if isinstance(row["begun"], int | float) else 0.0
+            values = (run, begun, json.dumps(facts), row["finish"])
             db.execute("INSERT INTO runs (run, begun, state, finish) VALUES (?, ?, ?, ?)", values)
         whole = [effect for effect in effects if _is_whole(effect)]
         marks = ", ".join("?" * len(_EFFECT_COLUMNS))
@@ -93,7 +94,3 @@ def _parse(text: Any) -> Any:
     with suppress(ValueError, TypeError, RecursionError):
         return json.loads(text or "{}")
     return None
-
-
-def _to_number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0

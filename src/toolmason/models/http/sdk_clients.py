@@ -28,7 +28,8 @@ def make_sender(client: Any, provider: str, model: str) -> SdkSender:
     Raises:
         ConfigError: the client belongs to another provider or is synchronous.
     """
-    if not _belongs_to(client, _PACKAGES[provider]):
+    # Its class is from the package, or derived from one of its classes.
+    if all(kind.__module__.partition(".")[0] != _PACKAGES[provider] for kind in type(client).__mro__):
         raise ConfigError(
             f"client={type(client).__module__}.{type(client).__name__} does not match {provider!r}. "
             f"Pass a client from the package {_PACKAGES[provider]!r}."
@@ -38,11 +39,6 @@ def make_sender(client: Any, provider: str, model: str) -> SdkSender:
     if not inspect.iscoroutinefunction(getattr(client, "post", None)):
         raise ConfigError(f"client={type(client).__name__} is not async. Pass Async{type(client).__name__}(...).")
     return SdkSender(client, provider)
-
-
-def _belongs_to(client: Any, package: str) -> bool:
-    """Return True if the client's class is from the package or derived from one of its classes."""
-    return any(kind.__module__.partition(".")[0] == package for kind in type(client).__mro__)
 
 
 class SdkSender:

@@ -91,7 +91,7 @@ def _merge_keyword(key: str, values: Sequence[Any]) -> Any:
         return _RULES[key](values)
     if key == "enum" and (common := _intersect(values)):
         return common
-    if key == "type" and (kinds := _intersect(list(map(_to_type_list, values)))):
+    if key == "type" and (kinds := _intersect([kind if isinstance(kind, list) else [kind] for kind in values])):
         return kinds[0] if len(kinds) == 1 else kinds
     if key == "additionalProperties" and all(isinstance(value, bool) for value in values):
         return all(values)
@@ -107,10 +107,6 @@ def _intersect(lists: Sequence[list[Any]]) -> list[Any]:
 def make_key(value: Any) -> Any:
     """Return a hashable key that equal JSON values share."""
     return to_json(value, inf_nan_mode="constants", fallback=str) if isinstance(value, Mapping | list) else value
-
-
-def _to_type_list(types: Any) -> list[str]:
-    return types if isinstance(types, list) else [types]
 
 
 def unite_branches(root: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
