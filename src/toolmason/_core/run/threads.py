@@ -62,13 +62,10 @@ class ThreadPool:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._queue: SimpleQueue[Job] = SimpleQueue()
-        self._idle = self._threads = self._queued_jobs = 0
-        self._pid = os.getpid()
-
-    @property
-    def threads(self) -> int:
+        self.threads = 0
         """Number of threads, not counting abandoned ones."""
-        return self._threads
+        self._idle = self._queued_jobs = 0
+        self._pid = os.getpid()
 
     def submit(self, job: Job) -> None:
         """Run a job in a thread. Await its future."""
@@ -77,7 +74,7 @@ class ThreadPool:
         with self._lock:
             if self._idle:
                 self._idle -= 1
-            elif self._threads < self.limit:
+            elif self.threads < self.limit:
                 self._spawn()
             else:
                 self._queued_jobs += 1
@@ -98,7 +95,7 @@ class ThreadPool:
             self._stop_counting_thread()
 
     def _stop_counting_thread(self) -> None:
-        self._threads -= 1
+        self.threads -= 1
         if self._queued_jobs:
             self._queued_jobs -= 1
             self._spawn()
@@ -106,10 +103,10 @@ class ThreadPool:
     def reclaim_current_thread(self) -> None:
         """Count the calling thread again."""
         with self._lock:
-            self._threads += 1
+            self.threads += 1
 
     def _spawn(self) -> None:
-        self._threads += 1
+        self.threads += 1
         threading.Thread(target=self._run_worker, name="toolmason-tool", daemon=True).start()
 
     def _run_worker(self) -> None:
@@ -122,7 +119,7 @@ class ThreadPool:
                     if not self._idle:
                         continue  # a job was assigned to this thread just as its wait timed out
                     self._idle -= 1
-                    self._threads -= 1
+                    self.threads -= 1
                 return
             if not self._run(job):
                 return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from toolmason._core.config.config import Config
@@ -70,8 +70,7 @@ def override_settings(settings: CheckSettings, **overrides: Any) -> CheckSetting
     Raises:
         ConfigError: a value is invalid; names the option.
     """
-    known = {item.name for item in fields(CheckSettings)}
-    given = {name: value for name, value in overrides.items() if value not in (None, (), []) and name in known}
+    given = {name: value for name, value in overrides.items() if value not in (None, (), [])}
     read = {name: _READERS[name](value, f"--{name.replace('_', '-')}") for name, value in given.items()}
     return replace(settings, **read)
 

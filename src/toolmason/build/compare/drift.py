@@ -43,8 +43,7 @@ def find_drift(built: ManifestFile) -> list[Drift]:
 
 
 def _compare_tools(data: bytes, built: ManifestFile, old: Manifest) -> Iterator[Drift]:
-    now = parse_manifest(built.data, "the source")
-    for tool in compare(parse_listings(data, old.place), parse_listings(built.data, now.place)):
+    for tool in compare(parse_listings(data, old.place), parse_listings(built.data, "the source")):
         for change in tool.changes:
             if change.part != "effects":
                 place = "" if change.part in ("tool", "name") else f"{f'{change.part} {change.path}'.rstrip()}: "

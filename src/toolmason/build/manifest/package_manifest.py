@@ -98,7 +98,7 @@ def build(package: str, exclude: Sequence[str] = ()) -> ManifestFile:
         notes.extend(f"{place}: marked with @supported_for, so not listed" for place in marked)
         content["partial"] = content["partial"] or bool(marked)
     content["notes"] = sorted(set(notes))
-    return ManifestFile(content, _encode(content), Path(location.folder) / MANIFEST_FILE)
+    return ManifestFile(content, _encode(content, _encode) + b"\n", Path(location.folder) / MANIFEST_FILE)
 
 
 def _find_location(package: str) -> PackageLocation:
@@ -191,18 +191,13 @@ def _make_tool_entry(tool: Tool, path: str, location: PackageLocation, notes: li
     return dict(sorted(entry.items()))
 
 
-def _encode(content: JsonObject) -> bytes:
+def _encode(value: Any, dump: Callable[[Any], bytes] | None = None) -> bytes:
     # Top-level keys are sorted. Schema keys keep their order, because the model reads parameters in that order.
     # One line per entry gives readable diffs and is a third smaller to read at start-up.
-    return b"{\n" + b",\n".join(_dump(key) + b": " + _format_value(value) for key, value in content.items()) + b"\n}\n"
-
-
-def _format_value(value: Any) -> bytes:
+    dump = dump or _dump
     if isinstance(value, dict) and value:
-        return b"{\n" + b",\n".join(_dump(key) + b": " + _dump(item) for key, item in value.items()) + b"\n}"
-    if isinstance(value, list) and value:
-        return b"[\n" + b",\n".join(map(_dump, value)) + b"\n]"
-    return _dump(value)
+        return b"{\n" + b",\n".join(_dump(key) + b": " + dump(item) for key, item in value.items()) + b"\n}"
+    return b"[\n" + b",\n".join(map(dump, value)) + b"\n]" if isinstance(value, list) and value else dump(value)
 
 
 def _dump(value: Any) -> bytes:

@@ -66,7 +66,9 @@ def check_body(tool: CheckedTool) -> Iterator[Finding]:
     node = tool.declaration.node
     if node is None or tool.declaration.kind == "prompt":
         return
-    if isinstance(node, ast.AsyncFunctionDef) and _runs_on_loop(tool):
+    runs_on = tool.declaration.get_keyword("runs_on")
+    is_on_loop = runs_on is None or eval_literal(runs_on) in (None, "loop")
+    if isinstance(node, ast.AsyncFunctionDef) and is_on_loop:
         yield from _check_blocking(tool, node)
     if not tool.declaration.has_approval_or_preview:
         yield from _check_paths(tool)
@@ -75,11 +77,6 @@ def check_body(tool: CheckedTool) -> Iterator[Finding]:
 
 
 # --- blocking calls ----------------------------------------------------------------------------
-
-
-def _runs_on_loop(tool: CheckedTool) -> bool:
-    given = tool.declaration.get_keyword("runs_on")
-    return given is None or eval_literal(given) in (None, "loop")
 
 
 def _check_blocking(tool: CheckedTool, node: FunctionNode) -> Iterator[Finding]:
