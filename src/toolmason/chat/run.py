@@ -42,7 +42,7 @@ from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Event
 from toolmason.chat.loop import ModelTurn
 from toolmason.chat.memory import Memory, complete_last_turn
 from toolmason.chat.reply import Reply, RunFinish, Step, is_run_limit_error
-from toolmason.chat.tools import RequestTools, merge_definitions
+from toolmason.chat.tools import RequestTools
 from toolmason.errors import (
     ApprovalRequired,
     ConfigError,
@@ -292,10 +292,9 @@ class Run:
     async def _get_next_tools(self, request: ModelRequest) -> tuple[ToolDefinition, ...]:
         """Return the tools of the next turn: those that the toolbox has now, and the advisors' own."""
         box, tools = self.plan.box, request.tools
-        if self.plan.request_tools.has_changed():
-            known = {tool.name: tool.definition for tool in box}
-            await self.plan.request_tools.update(box)
-            tools = merge_definitions(tools, known, {tool.name: tool.definition for tool in box})
+        request_tools = self.plan.request_tools
+        if request_tools.prepared is not None or request_tools.has_changed():
+            tools = await request_tools.update(box, tools)
         if len(get_state(box).result_store) == 0 or any(tool.name == READ_RESULT for tool in tools):
             return tools
         reader = [tool.definition for tool in box.tools if tool.name == READ_RESULT]

@@ -64,6 +64,8 @@ class RequestTools:
                 self._joined.append(self._wrap_sources(sources))
         self.box = box
         self._version: list[tuple[ToolboxState, int]] = []
+        self.prepared: tuple[Tool, ...] | None = None
+        """Tools as they were prepared, if there are servers: a run shares their lists, which a call may change."""
         self.is_conditional = False
         """True if a tool may be enabled for some contexts only."""
 
@@ -99,6 +101,9 @@ class RequestTools:
             if context is not None:
                 self.box = self.box.with_policy(context=context)
             await self.box.list()
+            self.prepared = tuple(self.box)
+        else:
+            self.prepared = None
         self.is_conditional = state.is_conditional
         for name in self._names:
             if name not in self.box:
@@ -123,6 +128,7 @@ class RequestTools:
         """Add the tools of a toolbox, and return all of them."""
         self._joined.append(box)
         self.box = self.box | box
+        self.prepared = None if self.prepared is None else (*self.prepared, *box)
         self.is_conditional = get_state(self.box).is_conditional
         return self.box
 
@@ -141,13 +147,19 @@ class RequestTools:
         states = map(get_state, (self._chat_toolbox, *self._joined, self.box))
         return [(state, state.remotes.version) for state in states]
 
-    async def update(self, run_box: RunToolbox) -> None:
-        """Give a run the tools of now. If they cannot be listed, it keeps the ones it has."""
+    async def update(self, run_box: RunToolbox, offered: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
+        """Give a run the tools of now, and return what to offer next. If they cannot be listed, it keeps its own."""
+        if self.prepared is not None:
+            await get_state(self.box).remotes.confirm()
+        if not self.has_changed():
+            return offered
+        before = {tool.name: tool.definition for tool in (run_box if self.prepared is None else self.prepared)}
         try:
             follow(run_box, await self.prepare(self._context))
         except (ToolCallError, DefinitionError, ConfigError) as error:
             self._version = self._get_version()
             _log.warning("the tools of a run changed, but cannot be listed: %s", error)
+        return merge_definitions(offered, before, {tool.name: tool.definition for tool in run_box})
 
     async def aclose(self) -> None:
         """Close the toolboxes created for this request."""

@@ -25,7 +25,7 @@ from toolmason.mcp_client.calls.remote_tools import RemoteTool, select_context, 
 from toolmason.mcp_client.calls.requests import ForwardableRequest, ToolRequest, ping
 from toolmason.mcp_client.calls.tasks import PendingTasks
 from toolmason.mcp_client.identity import has_identities, make_auth_headers, make_identity_key
-from toolmason.mcp_client.lists.fetch_lists import ServerLists, fetch_lists
+from toolmason.mcp_client.lists.fetch_lists import ServerLists, fetch_lists, has_other_tools
 from toolmason.mcp_client.lists.identity_view import IdentityView
 from toolmason.mcp_client.lists.list_cache import ListCache
 from toolmason.mcp_client.pool import MAX_IDENTITIES, SessionPool, start_task
@@ -49,7 +49,7 @@ class Connection:
         # A server is like a toolbox of its tools: its time-out holds beside that of the toolbox.
         self._policies = () if isinstance(server.timeout, Inherit) else (CallPolicy(timeout=server.timeout),)
         self._has_identities = has_identities(server)
-        self.list_cache = ListCache(server, self._fetch, self._notify)
+        self.list_cache = ListCache(server, self._fetch, self._notify, self._has_other_tools)
         self.pool = SessionPool(server.name, self._make_session, self._on_session_open)
         self._identity_caches: dict[str, ListCache] = {}
         self._own_key = ""
@@ -71,6 +71,11 @@ class Connection:
     def watch(self, callback: Watcher) -> None:
         """Call `callback` when the lists or a subscribed resource change."""
         self._watchers.append(callback)
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """True if a call may have changed the tools since they were listed."""
+        return self.list_cache.is_unconfirmed
 
     async def prepare(self, *, revalidate: bool = False) -> None:
         """Connect, and fetch the lists if they are missing or stale. With `revalidate`, also if their TTL is 0."""
@@ -178,7 +183,15 @@ class Connection:
         retry_safe = tool.options.repeatable
         if self.server.cache_ttl:  # otherwise each use of the lists fetches them
             self.list_cache.refresh_in_background()
-        return await self._run("call", request, retry_safe=retry_safe, context=context, tool=tool.remote_name)
+
+        async def send(client: Any, session: UpstreamSession) -> CallToolResult:
+            try:
+                return await request(client, session)
+            finally:
+                if session.announces_late and (cache := self._find_cache(session)) is not None:
+                    cache.calls += 1
+
+        return await self._run("call", send, retry_safe=retry_safe, context=context, tool=tool.remote_name)
 
     def _get_caller(self, context: ToolContext[Any]) -> UpstreamCaller | None:
         if CLIENT_KEY not in context:
@@ -321,7 +334,10 @@ class Connection:
         evicted: list[ListCache] = []
         with self._lock:
             cache = self._identity_caches.pop(key, None) or ListCache(
-                self.server, lambda: self._fetch(headers), lambda: None
+                self.server,
+                lambda: self._fetch(headers),
+                lambda: None,
+                lambda lists: self._has_other_tools(lists, headers),
             )
             self._identity_caches[key] = cache  # most recently used last
             while len(self._identity_caches) > MAX_IDENTITIES:
@@ -358,6 +374,12 @@ class Connection:
         for tool in lists.tools:
             tool.policies = self._policies
         return lists
+
+    async def _has_other_tools(self, lists: ServerLists, headers: Mapping[str, str] | None = None) -> bool:
+        async def compare(client: Any, session: UpstreamSession) -> bool:
+            return await has_other_tools(client, self.server, session.sanitizer.definitions, lists)
+
+        return await self._run("list", compare, retry_safe=True, headers=headers)
 
     async def _fetch_prompt(self, name: str, arguments: dict[str, str], context: ToolContext[Any]) -> Any:
         request = ForwardableRequest(

@@ -77,6 +77,18 @@ class UpstreamSession:
         return not (self.transport and self.transport.session_expired)
 
     @property
+    def announces_late(self) -> bool:
+        """True if the response to a call may come before the announcement that the call has changed the tools."""
+        client = self.client
+        if client is None:
+            return False
+        capabilities = client.server_capabilities
+        if capabilities is not None and capabilities.tools is not None and capabilities.tools.list_changed:
+            return True
+        # Servers of the SDK do not declare it in the legacy era. Over HTTP they announce changes on another stream.
+        return self.transport is not None and self.transport.may_push and client.protocol_version < "2026"
+
+    @property
     def last_stderr_line(self) -> str:
         """Last line that the server process wrote to stderr."""
         return "" if self.server_process is None else self.server_process.last_stderr_line

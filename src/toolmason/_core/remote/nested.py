@@ -93,6 +93,11 @@ class RemoteView:
         prompts = [replace(prompt, policies=(*prompt.policies, self.policy)) for prompt in lists.prompts]
         return replace(lists, tools=visible_tools, prompts=prompts)
 
+    @property
+    def is_unconfirmed(self) -> bool:
+        """True if a call may have changed the tools since they were listed."""
+        return self.inner.is_unconfirmed
+
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
         """Return the contents of a resource, under the policy of the other toolbox."""
         work = self.inner.read(uri, context)

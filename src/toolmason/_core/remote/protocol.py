@@ -76,6 +76,11 @@ class Remote(Protocol):
         """Known tools, prompts and resources of the server. Sends no request."""
         ...
 
+    @property
+    def is_unconfirmed(self) -> bool:
+        """True if a call may have changed the tools since they were listed. Preparing the server lists them again."""
+        ...
+
     def watch(self, callback: Watcher) -> None:
         """Call `callback` after each change, with the URI of a changed resource or None for a list."""
         ...

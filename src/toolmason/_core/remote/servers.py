@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -23,6 +24,8 @@ DEFAULT_START_SECONDS: Final = 30.0
 """Seconds to wait for a server that sets no limit of its own."""
 EXTRA_SECONDS = 1.0
 """Seconds to wait beyond the limit of a server, which reports its own failure."""
+CONFIRM_SECONDS = 5.0
+"""Seconds that a turn of a run waits for the lists of the servers that it called."""
 
 
 @dataclass(slots=True, eq=False)
@@ -213,6 +216,14 @@ class Remotes:
             raise RemoteError(source.name, "connect", reason, retryable=True)
 
         await self._run_on_each("cannot be used", prepare_in_time)
+
+    async def confirm(self) -> None:
+        """List the tools again that a call may have changed. A server that fails or takes long keeps its list."""
+        called = [source for source in self.sources if source.is_unconfirmed]
+        if called:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CONFIRM_SECONDS):
+                    await asyncio.gather(*(source.prepare() for source in called), return_exceptions=True)
 
     def _end_late_task(self, task: asyncio.Future[None]) -> None:
         self._late_tasks.discard(task)

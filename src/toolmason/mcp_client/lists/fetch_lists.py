@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -38,6 +38,8 @@ class ServerLists(RemoteLists):
     expires_at: float = 0.0
     has_ttl: bool = True
     """False if the server sent a TTL of 0, the SDK's placeholder for no TTL."""
+    raw_tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Definitions of all tools by name, as the server sent them."""
 
     @property
     @override
@@ -65,15 +67,10 @@ async def fetch_lists(
     """
     capabilities = client.server_capabilities
     entries, ttl = await _fetch_tools(client, server)
+    raw_tools = _collect_raw(entries, definitions)
     logs_failures = hasattr(server.target, "__mcp_server__")
     tools = [
-        RemoteTool(
-            server.name,
-            entry,
-            call_tool,
-            definitions.get(entry.name) or _dump_entry(entry),
-            logs_failures=logs_failures,
-        )
+        RemoteTool(server.name, entry, call_tool, raw_tools[entry.name], logs_failures=logs_failures)
         for entry in _drop_duplicates(entries, server)
     ]
     seen.judge(tools, server)
@@ -98,7 +95,20 @@ async def fetch_lists(
         raw_resources,
         time.monotonic() + _choose_ttl(server, ttl),
         ttl != 0,
+        raw_tools,
     )
+
+
+async def has_other_tools(
+    client: Any, server: ServerSpec, definitions: Mapping[str, Mapping[str, Any]], lists: ServerLists
+) -> bool:
+    """Return True if a server has other tools than in these lists. Sends no request but `tools/list`."""
+    entries, _ = await _fetch_tools(client, server)
+    return _collect_raw(entries, definitions) != lists.raw_tools
+
+
+def _collect_raw(entries: Sequence[Any], definitions: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {entry.name: definitions.get(entry.name) or _dump_entry(entry) for entry in entries}
 
 
 def _choose_ttl(server: ServerSpec, server_ttl: float | None) -> float:

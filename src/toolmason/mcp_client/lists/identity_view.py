@@ -22,6 +22,7 @@ class IdentityView:
         self._lists = ServerLists()
         self._connection, self._get_cache, self._context = connection, get_cache, context
         self._watchers: list[Watcher] = []
+        self._cache: ListCache | None = None
         self.health = connection.health
         self.complete = connection.complete
         self.subscribe = connection.subscribe
@@ -34,13 +35,18 @@ class IdentityView:
         """Lists of the identity."""
         return self._lists
 
+    @property
+    def is_unconfirmed(self) -> bool:
+        """True if a call may have changed the tools since they were listed."""
+        return self._cache is not None and self._cache.is_unconfirmed
+
     def watch(self, callback: Watcher) -> None:
         """Call `callback` when the lists of this view change."""
         self._watchers.append(callback)
 
     async def prepare(self, *, revalidate: bool = False) -> None:
         """Load the lists of the identity, and fetch them if they are missing or stale."""
-        cache = await self._get_cache()
+        cache = self._cache = await self._get_cache()
         try:
             self._set_lists(await cache.get_lists(revalidate=revalidate))
         except BaseException:

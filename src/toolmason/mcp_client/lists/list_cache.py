@@ -28,15 +28,26 @@ SLOW_FAILURE_SECONDS: Final = 1.0
 """Seconds from which a failure counts as slow, so that later callers fail fast instead of waiting again."""
 FIRST_RETRY_DELAY = 1.0
 """Seconds before the first retry in the background; each further delay is doubled."""
+CONFIRM_SECONDS = 5.0
+"""Seconds for the request that shows whether a call has changed the tools."""
 
 
 class ListCache:
     """Cached lists of a server for one identity."""
 
     def __init__(
-        self, server: ServerSpec, fetch: Callable[[], Awaitable[ServerLists]], on_change: Callable[[], None]
+        self,
+        server: ServerSpec,
+        fetch: Callable[[], Awaitable[ServerLists]],
+        on_change: Callable[[], None],
+        has_other_tools: Callable[[ServerLists], Awaitable[bool]] | None = None,
     ) -> None:
         self.server, self._fetch_lists, self._on_change = server, fetch, on_change
+        self._has_other_tools = has_other_tools
+        self.calls = 0
+        """Number of calls that may have changed the tools without an announcement so far."""
+        self._confirmed_calls = 0
+        """Number of these calls after which the tools were listed."""
         self.lists = ServerLists()
         self.seen = SeenTools()
         """Definitions of the tools so far. Closing does not discard them."""
@@ -55,15 +66,23 @@ class ListCache:
         """True if the lists are fresh and the last fetch succeeded."""
         return self.lists.is_fresh and not self._has_failed
 
+    @property
+    def is_unconfirmed(self) -> bool:
+        """True if a call may have changed the tools since they were listed."""
+        return self._confirmed_calls < self.calls
+
     async def get_lists(self, *, revalidate: bool = False) -> ServerLists:
         """Return the lists. Refetch missing or stale ones, unless a slow fetch has just failed.
 
+        After a call that may have changed the tools, one request shows whether they are the same.
         With `revalidate`, also refetch lists whose TTL is 0. A server that fails fast is asked on every use. A slow
         one is retried in the background until it responds.
 
         Raises:
             RemoteError: the lists cannot be fetched.
         """
+        if self.is_unconfirmed and self.lists.is_fresh:
+            await self._confirm(self.lists)
         cached, error = self.lists, self._slow_error
         if cached.is_fresh and (cached.has_ttl or not revalidate):
             return cached
@@ -71,6 +90,15 @@ class ListCache:
             reason = f"{error.reason}; retrying in the background"
             raise RemoteError(error.server, error.phase, reason, stderr=error.stderr, retryable=error.retryable)
         return await self.fetch()
+
+    async def _confirm(self, lists: ServerLists) -> None:
+        """Let the lists expire if the server has other tools now. They stay if it does not answer soon."""
+        calls = self.calls
+        with contextlib.suppress(RemoteError, TimeoutError):
+            async with asyncio.timeout(CONFIRM_SECONDS):
+                if self._has_other_tools is not None and await self._has_other_tools(lists):
+                    lists.expires_at = 0.0
+        self._confirmed_calls = max(calls, self._confirmed_calls)
 
     def refresh_in_background(self) -> None:
         """Refetch expired lists without waiting for them."""
@@ -107,7 +135,7 @@ class ListCache:
 
     async def _run_fetch(self, future: concurrent.futures.Future[ServerLists]) -> None:
         started = time.monotonic()
-        close_count = self._close_count
+        close_count, calls = self._close_count, self.calls
         try:
             lists = await self._fetch_lists()
         except Exception as error:  # noqa: BLE001 - waiting callers must get the error, whatever it is
@@ -129,6 +157,7 @@ class ListCache:
         else:
             self._clear_in_flight()
             self.lists = lists
+            self._confirmed_calls = max(calls, self._confirmed_calls)
             self._slow_error = None
             self._has_failed = False
             self._on_change()

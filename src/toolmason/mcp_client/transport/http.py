@@ -54,6 +54,8 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         """Origins set by the developer; any other origin was named by a server."""
         self.session_expired = False
         """True if the server no longer knows the session."""
+        self.may_push = True
+        """False if the server refused the stream for messages that belong to no request."""
         self.error_status: int | None = None
         """Last HTTP error status."""
         self._server_addresses: set[str] = set()
@@ -97,6 +99,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
             response.headers.pop("location", None)
         if response.status_code >= 400:  # noqa: PLR2004 - HTTP errors
             self.error_status = response.status_code
+            self.may_push = self.may_push and request.method != "GET"
             self.session_expired = self.session_expired or (
                 response.status_code == _NOT_FOUND and "mcp-session-id" in request.headers
             )
