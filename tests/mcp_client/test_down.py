@@ -4,15 +4,17 @@ import asyncio
 import gc
 import logging
 import shlex
+import socket
 import sys
 import threading
 from pathlib import Path
 
 import pytest
+import uvicorn
 
-from toolmason import McpServer, Toolbox, tool
+from toolmason import McpServer, Toolbox, asgi_app, tool
 from toolmason.errors import RemoteError
-from toolmason.mcp_client import pool
+from toolmason.mcp_client import pool, session
 from toolmason.mcp_client.calls.forwarding import ForwardedRequest
 from toolmason.mcp_client.lists import list_cache
 from toolmason.mcp_client.lists.list_cache import ListCache
@@ -33,6 +35,14 @@ def late(tmp_path, **words):
     return McpServer.stdio(
         "raw", "sh", ["-c", f"test -e {mark} || {{ touch {mark}; exec sleep 60; }}; {plain}"], **words
     )
+
+
+def slow(tmp_path, case="plain", **words):
+    """Return a server that is up once the file `mark` exists. The file `case` overrides how it behaves."""
+    folder, raw_server = shlex.quote(str(tmp_path)), shlex.join([sys.executable, RAW])
+    wait = f"echo started >> {folder}/log; while ! test -e {folder}/mark; do sleep 0.02; done"
+    run = f'exec {raw_server} "$(cat {folder}/case 2>/dev/null || echo {shlex.quote(case)})"'
+    return McpServer.stdio("raw", "sh", ["-c", f"{wait}; {run}"], **words)
 
 
 @tool
@@ -126,8 +136,10 @@ async def test_whoever_needs_a_server_that_hangs_does_not_wait_for_it_again(tmp_
     assert caplog.text.count("retrying in the background") == 1
 
 
-async def test_a_server_that_hung_is_brought_back_in_the_background(tmp_path, monkeypatch):
+async def test_a_server_that_hung_for_all_its_time_is_started_again_in_the_background(tmp_path, monkeypatch):
     monkeypatch.setattr(list_cache, "FIRST_RETRY_DELAY", 0.05)
+    monkeypatch.setattr(session, "MIN_START_SECONDS", 0.0)
+    monkeypatch.setattr(session, "START_FACTOR", 1)
     box, there = Toolbox(late(tmp_path, connect_timeout=2)), asyncio.Event()
     before = await box.list()
     box.servers.watch(lambda _: there.set() if box.tools else None)
@@ -140,18 +152,86 @@ async def test_a_server_that_hung_is_brought_back_in_the_background(tmp_path, mo
     assert result.text == "hello"
 
 
-@pytest.mark.parametrize("ask", ["refresh", "health"])
-async def test_a_server_that_hung_can_be_asked_at_once(tmp_path, monkeypatch, ask):
+async def test_a_server_that_starts_slowly_joins_by_itself_with_the_process_that_was_started_first(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(list_cache, "FIRST_RETRY_DELAY", 600.0)
-    box = Toolbox(late(tmp_path, connect_timeout=2))
+    joined, mark = asyncio.Event(), tmp_path / "mark"
+    async with Toolbox(local, slow(tmp_path, connect_timeout=0.5)) as box:
+        before = [tool.name for tool in box.tools]
+        health = (await box.health())["raw"]
+        box.servers.watch(lambda _: joined.set() if "echo" in box else None)
+        mark.touch()
+        await joined.wait()
+        result = await box.call("echo", {"text": "hello"})
+
+    assert before == ["local"]
+    assert health.error.startswith("no response within connect_timeout=0.5 s; it is still starting")
+    assert result.text == "hello"
+    assert (tmp_path / "log").read_text().count("started") == 1
+
+
+@pytest.mark.parametrize("ask", ["refresh", "health"])
+async def test_a_server_that_starts_slowly_can_be_waited_for_again(tmp_path, monkeypatch, ask):
+    monkeypatch.setattr(list_cache, "FIRST_RETRY_DELAY", 600.0)
+    box = Toolbox(slow(tmp_path, connect_timeout=0.5))
     before = await box.list()
 
-    await getattr(box, ask)()
-    after = [tool.name for tool in await box.list()]
+    (tmp_path / "mark").touch()
+    while not box.tools:
+        await getattr(box, ask)()
     await box.aclose()
 
     assert before == []
-    assert after == ["echo"]
+    assert (tmp_path / "log").read_text().count("started") == 1
+
+
+async def test_a_server_that_fails_after_a_slow_start_is_started_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(list_cache, "FIRST_RETRY_DELAY", 0.05)
+    joined, mark = asyncio.Event(), tmp_path / "mark"
+    box = Toolbox(slow(tmp_path, "dies at once", connect_timeout=0.5))
+    await box.list()
+
+    mark.touch()
+    while "its process exited with code 3" not in (await box.health())["raw"].error:
+        pass
+    (tmp_path / "case").write_text("plain", "utf-8")
+    box.servers.watch(lambda _: joined.set() if box.tools else None)
+    await joined.wait()
+    names = [tool.name for tool in box.tools]
+    await box.aclose()
+
+    assert names == ["echo"]
+
+
+async def test_processes_that_hang_for_many_identities_are_not_all_kept(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(pool, "MAX_LATE", 1)
+    box = Toolbox(slow(tmp_path, connect_timeout=0.2, auth=lambda context: context.get("user")))
+
+    listed = [await box.with_policy(context={"user": user}).list() for user in "ab"]
+    await box.aclose()
+
+    assert listed == [[], []]
+    assert [record.getMessage().endswith("it is still starting.") for record in caplog.records] == [True, False]
+
+
+async def test_a_server_over_http_that_answers_late_joins_by_itself(monkeypatch):
+    monkeypatch.setattr(list_cache, "FIRST_RETRY_DELAY", 600.0)
+    joined = asyncio.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # connections wait until the server accepts them
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        server = uvicorn.Server(uvicorn.Config(asgi_app(Toolbox(local)), log_level="error"))
+        async with Toolbox(McpServer.http("web", url, connect_timeout=0.5)) as box:
+            before = box.tools
+            box.servers.watch(lambda _: joined.set() if box.tools else None)
+            serving = asyncio.create_task(server.serve([listening]))
+            await joined.wait()
+            result = await box.call("local")
+        server.should_exit = True
+        await serving
+
+    assert before == []
+    assert result.text == "here"
 
 
 async def test_a_server_that_failed_three_times_is_not_asked_again_at_once(monkeypatch):
@@ -181,7 +261,7 @@ async def test_the_failure_of_an_old_session_leaves_the_new_one_open():
     async def ignore(session):
         """Run on each new session."""
 
-    sessions = SessionPool("raw", lambda headers: Session(), ignore)
+    sessions = SessionPool("raw", lambda headers: Session(), ignore, lambda: None)
     old = await sessions.get_session("ada", {})
     old.usable = False
     new = await sessions.get_session("ada", {})
@@ -209,14 +289,15 @@ async def test_what_hangs_is_ended_when_the_toolbox_is_closed(tmp_path):
     log = tmp_path / "log"
     box = Toolbox(raw("never starts", log, connect_timeout=0.5))
     await box.list()
-    opening = asyncio.create_task(box.refresh())
-    while log.read_text().count("started") < 2:  # noqa: ASYNC110 - another process writes it
+    waiting = asyncio.create_task(box.refresh())
+    while not log.exists():  # noqa: ASYNC110 - another process writes it
         await asyncio.sleep(0.01)
 
     await box.aclose()
-    await opening
+    await waiting
 
     pids = [int(line.split()[1]) for line in log.read_text().splitlines() if line.startswith("started")]
+    assert len(pids) == 1
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []  # noqa: ASYNC240 - a look at /proc
 
 

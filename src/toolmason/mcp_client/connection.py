@@ -50,7 +50,7 @@ class Connection:
         self._policies = () if isinstance(server.timeout, Inherit) else (CallPolicy(timeout=server.timeout),)
         self._has_identities = has_identities(server)
         self.list_cache = ListCache(server, self._fetch, self._notify, self._has_other_tools)
-        self.pool = SessionPool(server.name, self._make_session, self._on_session_open)
+        self.pool = SessionPool(server.name, self._make_session, self._on_session_open, self._on_late_session)
         self._identity_caches: dict[str, ListCache] = {}
         self._own_key = ""
         """Key of the identity that the toolbox's own lists were fetched for."""
@@ -110,9 +110,10 @@ class Connection:
         except Exception as error:  # noqa: BLE001 - a health check reports any error
             self.pool.record_health(ok=False)
             needs_auth = isinstance(error, RemoteError) and error.phase == "authorize"
+            late_error = self.pool.find_late_error() if isinstance(error, TimeoutError) else None
             return Health(
                 ok=False,
-                error=format_reason_with_stderr(error),
+                error=format_reason_with_stderr(late_error or error),
                 tools=len(self.lists.tools),
                 since=self.pool.since,
                 needs_auth=needs_auth,
@@ -292,6 +293,10 @@ class Connection:
             cache.lists.expires_at = 0.0
         if self._subscribed_uris:
             await session.subscribe(self._subscribed_uris)
+
+    def _on_late_session(self) -> None:
+        for cache in self._get_caches():
+            cache.retry_now()
 
     def _find_cache(self, session: UpstreamSession) -> ListCache | None:
         """Return the lists of the identity that a session is for."""

@@ -21,6 +21,8 @@ FAILURES_BEFORE_BACKOFF: Final = 3
 """Number of consecutive failures after which the pool waits before the next attempt."""
 MAX_IDENTITIES: Final = 64
 """Maximum number of identities with an open session; beyond it, the least recently used idle one is closed."""
+MAX_LATE: Final = 8
+"""Maximum number of sessions that go on starting after `connect_timeout`: each may be a process that hangs."""
 FIRST_RETRY_DELAY = 0.2
 """Seconds to wait before the first retry; each further delay is doubled."""
 MAX_RETRY_DELAY = 30.0
@@ -29,20 +31,26 @@ MAX_WAIT_ROUNDS: Final = 3
 
 
 class SessionPool:
-    """Sessions to one server, by identity. `on_open` runs on each new session before callers get it."""
+    """Sessions to one server, by identity.
+
+    `on_open` runs on each new session before callers get it, and `on_late` after callers have stopped waiting for it.
+    """
 
     def __init__(
         self,
         name: str,
         make_session: Callable[[Mapping[str, str]], UpstreamSession],
         on_open: Callable[[UpstreamSession], Awaitable[None]],
+        on_late: Callable[[], None],
     ) -> None:
-        self.name, self._make_session, self._on_open = name, make_session, on_open
+        self.name, self._make_session, self._on_open, self._on_late = name, make_session, on_open, on_late
         self.sessions: dict[str, UpstreamSession] = {}
         self.since = time.time()
         """Time at which the health of the server last changed."""
         self._is_healthy: bool | None = None
         self._opening: dict[str, concurrent.futures.Future[UpstreamSession]] = {}
+        self._late: dict[str, UpstreamSession] = {}
+        """Sessions whose server is still starting after its `connect_timeout`."""
         self._lock = threading.Lock()
         self._failures = 0
         self.hangs = 0
@@ -57,7 +65,7 @@ class SessionPool:
     async def get_session(
         self, key: str, headers: Mapping[str, str], close_count: int | None = None
     ) -> UpstreamSession:
-        """Return a usable session. Concurrent callers share the one being opened.
+        """Return a usable session. Concurrent callers share the one being opened, each for `connect_timeout` at most.
 
         Raises:
             RemoteError: no session can be opened, or the pool was closed since it had this `close_count`.
@@ -77,12 +85,22 @@ class SessionPool:
                     self._check_backoff()
                     opening = self._opening[key] = concurrent.futures.Future()
                     self.sessions.pop(key, None)
+                late = self._late.get(key)
             if is_first:
-                start_task(self._open(key, headers, session, opening))
-            opened = await wait_for_result(opening)
+                start_task(self._open(key, headers, session))
+            try:
+                opened = await wait_for_result(opening, None if late is None else late.server.connect_timeout)
+            except TimeoutError:
+                assert late is not None  # noqa: S101 - otherwise there is no limit
+                raise late.make_late_error() from None
             if opened is not None:
                 return opened
         raise make_cancelled_error(self.name, "connect")
+
+    def find_late_error(self) -> RemoteError | None:
+        """Return the error for a server that is starting, or None if none is."""
+        with self._lock:
+            return next((session.make_late_error() for session in self._transitioning if session.is_opening), None)
 
     def _make_closed_error(self) -> RemoteError:
         return RemoteError(self.name, "connect", "the toolbox was closed while connecting")
@@ -94,13 +112,7 @@ class SessionPool:
             reason = f"{error.reason}; next attempt in {remaining:.1f} s"
             raise RemoteError(self.name, error.phase, reason, stderr=error.stderr, retryable=True)
 
-    async def _open(
-        self,
-        key: str,
-        headers: Mapping[str, str],
-        old: UpstreamSession | None,
-        opening: concurrent.futures.Future[UpstreamSession],
-    ) -> None:
+    async def _open(self, key: str, headers: Mapping[str, str], old: UpstreamSession | None) -> None:
         if old is not None:
             self._close_session(old)
         _log.debug("server %r: connecting", self.name)
@@ -110,8 +122,7 @@ class SessionPool:
         with self._lock:
             self._transitioning.add(session)
         try:
-            await session.open()
-            await self._on_open(session)
+            await self._connect(key, session)
             if close_count != self.close_count:
                 raise ConnectionAbortedError  # noqa: TRY301 - handled by the except below
         except Exception as error:  # noqa: BLE001 - waiting callers must get the error, whatever it is
@@ -124,29 +135,47 @@ class SessionPool:
                 failure = RemoteError(self.name, "connect", format_reason(error), retryable=True)
             if close_count == self.close_count:
                 self._record_failure(failure)
-            self._end_opening(key)
             _log.debug("server %r: not connected: %s", self.name, failure.reason)
-            opening.set_exception(failure)
+            self._end_opening(key).set_exception(failure)
         except BaseException:
             session.abandon()
-            self._end_opening(key)
-            opening.cancel()
+            self._end_opening(key).cancel()
             raise
         else:
             self._failures, self._retry_at = 0, 0.0
             self.record_health(ok=True)
-            self._end_opening(key, session)
             _log.debug("server %r: connected in %.0f ms", self.name, (time.monotonic() - started) * 1000)
-            opening.set_result(session)
+            self._end_opening(key, session).set_result(session)
             for evicted_key in self._find_evictable():
                 self.evict(evicted_key)
 
-    def _end_opening(self, key: str, session: UpstreamSession | None = None) -> None:
+    async def _connect(self, key: str, session: UpstreamSession) -> None:
+        """Open a session. If its server is still starting after its time, say so to those who wait, and go on."""
+        try:
+            await session.open()
+        except RemoteError:
+            if not session.is_opening or len(self._late) >= MAX_LATE:
+                raise
+            self.record_health(ok=False)
+            with self._lock:
+                opening, self._opening[key] = self._opening[key], concurrent.futures.Future()
+                self._late[key] = session
+            opening.set_exception(session.make_late_error())
+            await session.finish_opening()
+        await self._on_open(session)
+        if key in self._late:
+            self._on_late()
+
+    def _end_opening(
+        self, key: str, session: UpstreamSession | None = None
+    ) -> concurrent.futures.Future[UpstreamSession]:
+        """Add an open session, if it is one. Return the future of those who wait."""
         with self._lock:
-            self._opening.pop(key, None)
+            self._late.pop(key, None)
             if session is not None:
                 self.sessions[key] = session
                 self._transitioning.discard(session)
+            return self._opening.pop(key)
 
     def _find_evictable(self) -> list[str]:
         """Return the keys of idle sessions to close: tokens rotate, and sessions of old ones would stay open."""
@@ -232,11 +261,17 @@ def make_cancelled_error(server: str, phase: str) -> RemoteError:
     return RemoteError(server, phase, "the operation was cancelled before it finished", retryable=True)
 
 
-async def wait_for_result(future: concurrent.futures.Future[_T]) -> _T | None:
-    """Wait for a future from any loop. Return None if the future was cancelled but this task was not."""
+async def wait_for_result(future: concurrent.futures.Future[_T], seconds: float | None = None) -> _T | None:
+    """Wait for a future from any loop. Return None if the future was cancelled but this task was not.
+
+    Raises:
+        TimeoutError: it takes longer than `seconds`.
+    """
     wrapped = asyncio.wrap_future(future)
     wrapped.add_done_callback(_consume_exception)
-    await asyncio.wait((wrapped,))
+    await asyncio.wait((wrapped,), timeout=seconds)
+    if not wrapped.done():
+        raise TimeoutError
     return None if wrapped.cancelled() else wrapped.result()
 
 

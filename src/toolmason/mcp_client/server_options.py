@@ -61,7 +61,10 @@ class ServerSpec:
     required: bool = False
     """True if the toolbox cannot start without this server."""
     connect_timeout: float = 30.0
-    """Seconds to connect, to list the tools, and to answer a ping. It does not include the wait for a free core."""
+    """Seconds to wait for the connection, to list the tools, and to answer a ping, without the wait for a free core.
+
+    A server that is not up by then goes on starting in the background.
+    """
     timeout: Timeout = INHERIT
     """Seconds for one call. The strictest of this and the toolbox's own holds; if neither is set, 60."""
     task_wait: float | None = None

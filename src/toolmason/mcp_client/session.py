@@ -43,6 +43,10 @@ LOOP_CHECK_SECONDS = 1.0
 """Seconds between checks that the loop of a session still runs, if a request comes from another loop."""
 MAX_SLOT_SECONDS = 5.0
 """Seconds after which a process that is still starting gives its slot to the next one."""
+MIN_START_SECONDS = 300.0
+"""Seconds that a server may take to start in any case, though callers wait for `connect_timeout` only."""
+START_FACTOR: Final = 10
+"""Number of times the `connect_timeout` that a server may take to start, if that is longer."""
 
 
 class UpstreamSession:
@@ -93,11 +97,16 @@ class UpstreamSession:
         """Last line that the server process wrote to stderr."""
         return "" if self.server_process is None else self.server_process.last_stderr_line
 
+    @property
+    def is_opening(self) -> bool:
+        """True if the server has not responded yet, and its connection has not failed."""
+        return not self._stop.is_set() and not self._ready.done()
+
     async def open(self) -> None:
         """Connect. If it fails, call `close` to clean up, which may take longer than the timeout.
 
         Raises:
-            RemoteError: the connection failed or timed out.
+            RemoteError: the connection failed, or timed out. While `is_opening`, `finish_opening` waits longer.
         """
         seconds = self.server.connect_timeout
         async with get_start_slots() if self.server.kind == "stdio" else nullcontext():
@@ -115,6 +124,24 @@ class UpstreamSession:
             reason = f"no response within connect_timeout={seconds:g} s"
             raise RemoteError(self.server.name, "connect", reason, stderr=self.last_stderr_line, retryable=True)
         self._ready.result()
+
+    async def finish_opening(self) -> None:
+        """Wait for a server that was not up within its `connect_timeout`.
+
+        Raises:
+            RemoteError: the connection failed, or the server is not up after all the time that it may take.
+        """
+        seconds = max(START_FACTOR * self.server.connect_timeout, MIN_START_SECONDS)
+        await asyncio.wait((self._ready,), timeout=seconds - self.server.connect_timeout)
+        if not self._ready.done():
+            reason = f"no response within {seconds:g} s of its start"
+            raise RemoteError(self.server.name, "connect", reason, stderr=self.last_stderr_line, retryable=True)
+        self._ready.result()
+
+    def make_late_error(self) -> RemoteError:
+        """Return the error for a server that is still starting after its `connect_timeout`."""
+        reason = f"no response within connect_timeout={self.server.connect_timeout:g} s; it is still starting"
+        return RemoteError(self.server.name, "connect", reason, stderr=self.last_stderr_line, retryable=True)
 
     async def _run_connection(self) -> None:
         try:

@@ -59,6 +59,7 @@ class ListCache:
         self._slow_error: RemoteError | None = None
         """Error of the last fetch, if it failed slowly."""
         self._has_failed = False
+        self._wake = asyncio.Event()
         self._retry_task: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
 
     @property
@@ -173,8 +174,10 @@ class ListCache:
         self._on_change()
 
     def retry_now(self) -> None:
-        """Let the next use fetch again: the server has responded to another request."""
+        """Fetch again at once, also in the background: the server has responded to another request."""
         self._slow_error = None
+        if self._retry_task is not None and self._is_retrying():
+            self._retry_task[0].call_soon_threadsafe(self._wake.set)
 
     def _is_retrying(self) -> bool:
         """Return True if a background retry is active. Its loop may have stopped, and its task with it."""
@@ -185,10 +188,16 @@ class ListCache:
         if self._is_retrying():
             return
 
+        wake = self._wake = asyncio.Event()
+
         async def retry() -> None:
             delay = FIRST_RETRY_DELAY
-            while not self.lists.is_fresh:
-                await asyncio.sleep(delay)
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(wake.wait(), delay)
+                wake.clear()
+                if self.lists.is_fresh:
+                    return
                 with contextlib.suppress(RemoteError):
                     await self.fetch(retry_in_background=False)
                     return
