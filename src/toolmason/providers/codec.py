@@ -156,7 +156,7 @@ class PreparedRequest:
 class Codec(Format):
     """Encoder and decoder of conversations for one API."""
 
-    reader_class: ClassVar[type[ReplyReader[Any]]]
+    _reader_class: ClassVar[type[ReplyReader[Any]]]
     search_tool: ClassVar[Body | None] = None
     """The provider's own tool search for deferred tools, or `None` if it has none."""
 
@@ -178,7 +178,7 @@ class Codec(Format):
 
     def reader(self, names: ToolNames) -> ReplyReader[Any]:
         """Return a reader for one stream."""
-        return self.reader_class(self, names)
+        return self._reader_class(self, names)
 
     def add_tools(self, body: Body, offer: Body) -> Body:
         """Return the body with the fields of `offer_tools`."""

@@ -42,8 +42,7 @@ def redact_error(error: ModelError, secrets: Iterable[str]) -> None:
     for name, value in vars(error).items():
         if isinstance(value, str):
             setattr(error, name, mask_values(value, known))
-    causes = (f"{cause} {cause!r} {vars(cause)}" for cause in _iterate_causes(error))
-    if any(text != mask_values(text, known) for text in causes):
+    if any(text != mask_values(text, known) for text in map(_describe_error, _iterate_causes(error))):
         error.__cause__ = error.__context__ = None
 
 
@@ -56,3 +55,7 @@ def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
             seen.add(id(cause))
             pending += [cause.__cause__, cause.__context__]
             yield cause
+
+
+def _describe_error(error: BaseException) -> str:
+    return f"{error} {error!r} {vars(error)}"

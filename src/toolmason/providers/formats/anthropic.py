@@ -122,7 +122,7 @@ class AnthropicReader(ReplyReader["AnthropicCodec"]):
 class AnthropicCodec(ItemCodec):
     """Codec for Anthropic's Messages API."""
 
-    reader_class = AnthropicReader
+    _reader_class = AnthropicReader
     call_id_prefix = "toolu"
     search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - never changed
     rules = ProviderRules(

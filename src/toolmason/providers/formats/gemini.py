@@ -110,7 +110,7 @@ class GeminiReader(ReplyReader["GeminiCodec"]):
 class GeminiCodec(ItemCodec):
     """Codec for Google's Gemini API."""
 
-    reader_class = GeminiReader
+    _reader_class = GeminiReader
     call_id_prefix = "gemini"
     signature_key = "thoughtSignature"
     rules = ProviderRules(

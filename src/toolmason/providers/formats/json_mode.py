@@ -44,7 +44,7 @@ class _JsonModeReader(OpenAiChatReader):
 class JsonModeCodec(OpenAiChatCodec):
     """Codec for Chat Completions servers without tool support."""
 
-    reader_class = _JsonModeReader
+    _reader_class = _JsonModeReader
 
     @override
     def offer_tools(self, request: ModelRequest, tool_set: ToolSet) -> Body:

@@ -109,7 +109,7 @@ class OpenAiResponsesReader(ReplyReader["OpenAiResponsesCodec"]):
 class OpenAiResponsesCodec(ItemCodec):
     """Codec for OpenAI's Responses API."""
 
-    reader_class = OpenAiResponsesReader
+    _reader_class = OpenAiResponsesReader
     search_tool = {"type": "tool_search"}  # noqa: RUF012 - never changed
     rules = ProviderRules(
         provider="openai", fit_schema=fit_openai, name_pattern=r"[A-Za-z0-9_-]{1,128}", max_name_length=128

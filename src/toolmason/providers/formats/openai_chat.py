@@ -122,7 +122,7 @@ class OpenAiChatReader(ReplyReader["OpenAiChatCodec"]):
 class OpenAiChatCodec(Codec):
     """Codec for OpenAI's Chat Completions API."""
 
-    reader_class = OpenAiChatReader
+    _reader_class = OpenAiChatReader
     rules = ProviderRules(
         provider="openai-chat", fit_schema=fit_openai, name_pattern=r"[A-Za-z0-9_-]{1,64}", max_name_length=64
     )
