@@ -42,7 +42,7 @@ from toolmason._text import find_close_names
 from toolmason._text import safe_str as safe_str  # noqa: PLC0414 - as above
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Literal
 
     LogKind = Literal["failure", "answer", "known"]
@@ -235,8 +235,10 @@ class UnknownTool(ToolCallError):
 
     code = "unknown_tool"
 
-    def __init__(self, name: str, known: Iterable[str], *, is_disabled: bool = False) -> None:
+    def __init__(self, name: str, known: Iterable[str], *, is_disabled: bool = False, down: Sequence[str] = ()) -> None:
         self.name, self.known = name, tuple(known)
+        self.down = tuple(down)
+        """Servers whose tools are not known, because they do not answer."""
         self.is_disabled = is_disabled
         """True if the toolbox has the tool, but not for this caller."""
         self.close = tuple(find_close_names(name, self.known))
@@ -250,6 +252,8 @@ class UnknownTool(ToolCallError):
             shown = ", ".join(self.known[:MAX_NAMES_SHOWN])
             more = f" and {len(self.known) - MAX_NAMES_SHOWN} more" if len(self.known) > MAX_NAMES_SHOWN else ""
             hint = f"Available: {shown}{more}."
+        if self.down:
+            hint += f" These servers do not answer, so their tools are not known: {', '.join(self.down)}."
         super().__init__(f"No tool named {clip(name)!r}. {hint}", tool=clip(name), retryable=True)
 
 

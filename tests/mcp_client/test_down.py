@@ -397,3 +397,14 @@ async def test_a_connection_that_fails_while_its_caller_leaves_is_no_lost_except
     gc.collect()
 
     assert lost == []
+
+
+async def test_an_unknown_name_says_which_servers_are_down(tmp_path):
+    gone = McpServer.stdio("gone", str(tmp_path / "missing"))
+
+    async with Toolbox(tool(name="here")(lambda: 1), gone) as box:
+        error = (await box.call("search")).error
+
+    assert error.down == ("gone",)
+    assert error.message.endswith("These servers do not answer, so their tools are not known: gone.")
+    assert (await Toolbox(tool(name="here")(lambda: 1)).call("search")).error.down == ()

@@ -72,6 +72,11 @@ class Remotes:
         return bool(self.sources)
 
     @property
+    def unlisted(self) -> list[str]:
+        """Names of the servers whose tools are not known."""
+        return [source.name for source in self.sources if not source.lists.is_known]
+
+    @property
     def is_known(self) -> bool:
         """True if every server has sent its lists, and they are the same for each caller."""
         return all(source.lists.is_known and getattr(source.server, "auth", None) is None for source in self.sources)

@@ -120,7 +120,7 @@ class ToolLookup:
             if tool is None and not self.may_use_resolvers:
                 tool = self.find(name)
             if tool is None:
-                return UnknownTool(name, self.list_names())
+                return UnknownTool(name, self.list_names(), down=self.state.remotes.unlisted)
             route = self.routes[name] = self._make_route(tool)
         except Exception as error:  # noqa: BLE001 - making a route may import a module; its failure must cost one call, not a batch
             return ExecutionError(name, error)
