@@ -35,7 +35,7 @@ STDIO = 4
 HTTP = 2
 CALL_SECONDS = 12.0
 """More than the time-out of the gateway. A call that takes longer has no outcome."""
-HARM_SECONDS = 1.5
+HARM_SECONDS = 3.0
 MOST_GROWTH = 1.15
 SPARE_FILES = 8
 TOOLS = [*["echo"] * 40, *["echo_sync"] * 20, *["slow"] * 20, *["fail"] * 10, *["hang"] * 4, "drift", "die"]
@@ -88,9 +88,11 @@ class Soak:
             arguments["seconds"] = self.random.choice([0.01, 0.1, 0.5, 6.0 if name == "slow" else 1.0])
         return name if place >= STDIO + HTTP else f"s{place}__{name}", arguments, tag
 
-    def count(self, name: str, tag: str, outcome: str, text: str) -> None:
-        """Record the outcome of a call."""
+    async def count(self, name: str, tag: str, outcome: str, text: str) -> None:
+        """Record the outcome of a call. A caller whose call failed pauses."""
         self.outcomes[outcome] += 1
+        if outcome == "error":
+            await asyncio.sleep(0.1)
         if outcome == "ok":
             self.succeeded.add(tag)
             if tag not in text:
@@ -129,7 +131,7 @@ async def send_requests(soak: Soak, url: str) -> None:
             continue
         result = answers[0].get("result")
         is_ok = result is not None and not result.get("isError")
-        soak.count(name, tag, "ok" if is_ok else "error", response.text)
+        await soak.count(name, tag, "ok" if is_ok else "error", response.text)
     await client.aclose()
 
 
@@ -153,7 +155,7 @@ async def use_toolbox(soak: Soak, box: Toolbox) -> None:
             soak.problems.append(f"{name} {tag}: raised {error!r}")
         else:
             result = call.result()
-            soak.count(name, tag, "ok" if result.ok else "error", result.text)
+            await soak.count(name, tag, "ok" if result.ok else "error", result.text)
 
 
 def list_children(pid: int) -> list[int]:

@@ -1,5 +1,7 @@
 """What a server offers: how long a list is good, what a server has that has no tools, and what health says of lists."""
 
+import asyncio
+
 import mcp_types
 import pytest
 from mcp.server import Server
@@ -175,3 +177,28 @@ async def test_t4_a_hidden_character_in_an_argument_or_an_address_is_seen_too(ca
     assert found == []
     assert "its arguments contains the hidden character U+2066" in caplog.text
     assert "its uri contains the hidden character U+202E" in caplog.text
+
+
+async def test_all_lists_are_asked_for_at_once():
+    barrier = asyncio.Barrier(4)
+
+    def handler(result):
+        async def answer(*_):
+            await asyncio.wait_for(barrier.wait(), 20)
+            return result
+
+        return answer
+
+    server = Server(
+        "low",
+        version="1",
+        on_list_tools=handler(
+            mcp_types.ListToolsResult(tools=[mcp_types.Tool(name="t", input_schema={"type": "object"})])
+        ),
+        on_list_prompts=handler(mcp_types.ListPromptsResult(prompts=[mcp_types.Prompt(name="p")])),
+        on_list_resources=handler(mcp_types.ListResourcesResult(resources=[])),
+        on_list_resource_templates=handler(mcp_types.ListResourceTemplatesResult(resource_templates=[])),
+    )
+    async with Toolbox(McpServer.of("s", server)) as box:
+        assert [tool.name for tool in await box.list()] == ["t"]
+        assert [prompt.name for prompt in box.prompts] == ["p"]

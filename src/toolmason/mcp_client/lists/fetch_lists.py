@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import Counter
@@ -15,7 +16,6 @@ from mcp_types import METHOD_NOT_FOUND
 from typing_extensions import override
 
 from toolmason._core.catalog.catalog import rename_tool
-from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.tool import Tool
 from toolmason._core.remote.protocol import RawResources, RemoteLists
 from toolmason._core.values.content import ResourceLink
@@ -66,7 +66,23 @@ async def fetch_lists(
         RemoteError: a list has too many pages or entries.
     """
     capabilities = client.server_capabilities
-    entries, ttl = await _fetch_tools(client, server)
+    has_prompts = capabilities is not None and capabilities.prompts is not None
+    has_resources = capabilities is not None and capabilities.resources is not None
+    # At once: a gateway may wait for one of its servers before each answer.
+    others = asyncio.gather(
+        _fetch_optional(client.list_prompts, "prompts", server, offered=has_prompts),
+        _fetch_optional(client.list_resources, "resources", server, offered=has_resources),
+        # A server with resources need not know the method for templates.
+        _fetch_optional(
+            client.list_resource_templates, "resource_templates", server, offered=has_resources, warn=False
+        ),
+    )
+    others.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    try:
+        entries, ttl = await _fetch_tools(client, server)
+        listed_prompts, listed_resources, templates = await others
+    finally:
+        others.cancel()
     raw_tools = _collect_raw(entries, definitions)
     logs_failures = hasattr(server.target, "__mcp_server__")
     tools = [
@@ -74,25 +90,13 @@ async def fetch_lists(
         for entry in _drop_duplicates(entries, server)
     ]
     seen.judge(tools, server)
-    prompts: list[Prompt] = []
-    links: list[ResourceLink] = []
-    raw_resources = RawResources()
-    if capabilities is not None and capabilities.prompts is not None:
-        listed = await _fetch_optional(client.list_prompts, "prompts", server)
-        prompts = [make_remote_prompt(server.name, entry, fetch_prompt) for entry in listed]
-    if capabilities is not None and capabilities.resources is not None:
-        listed = await _fetch_optional(client.list_resources, "resources", server)
-        links = [ResourceLink(str(e.uri), e.name or "", e.mime_type, e.description) for e in listed]
-        # A server with resources need not know the method for templates.
-        templates = await _fetch_optional(client.list_resource_templates, "resource_templates", server, warn=False)
-        raw_resources = RawResources(
-            {str(entry.uri): _dump_entry(entry) for entry in listed}, tuple(map(_dump_entry, templates))
-        )
     return ServerLists(
         _select_tools(tools, server),
-        prompts,
-        links,
-        raw_resources,
+        [make_remote_prompt(server.name, entry, fetch_prompt) for entry in listed_prompts],
+        [ResourceLink(str(e.uri), e.name or "", e.mime_type, e.description) for e in listed_resources],
+        RawResources(
+            {str(entry.uri): _dump_entry(entry) for entry in listed_resources}, tuple(map(_dump_entry, templates))
+        ),
         time.monotonic() + _choose_ttl(server, ttl),
         ttl != 0,
         raw_tools,
@@ -155,9 +159,11 @@ async def _fetch_tools(client: Any, server: ServerSpec) -> tuple[list[Any], floa
 
 
 async def _fetch_optional(
-    fetch: Callable[..., Awaitable[Any]], kind: str, server: ServerSpec, *, warn: bool = True
+    fetch: Callable[..., Awaitable[Any]], kind: str, server: ServerSpec, *, offered: bool, warn: bool = True
 ) -> list[Any]:
-    """Fetch a list that a server may advertise but not implement."""
+    """Fetch a list that a server may offer but not implement."""
+    if not offered:
+        return []
     try:
         entries, _ = await _fetch_pages(fetch, kind, server)
     except (MCPError, ValueError) as error:
