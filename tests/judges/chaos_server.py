@@ -5,6 +5,7 @@ that must not run twice adds a line with its tag to LOG.
 """
 
 import asyncio
+import gc
 import itertools
 import os
 import shlex
@@ -72,6 +73,13 @@ async def die(tag: str) -> str:
 
 
 @tool
+async def count_objects() -> int:
+    """Return how many objects are alive."""
+    gc.collect()
+    return len(gc.get_objects())
+
+
+@tool
 async def drift(tag: str) -> str:
     """Change the definition of another tool, and so the list."""
     note(tag)
@@ -91,7 +99,7 @@ def make_server(text: str) -> McpServer:
 
 
 SERVERS = [make_server(text) for text in sys.argv[3:]]
-TOOLS = [echo, echo_sync, slow, fail, hang, drift]
+TOOLS = [echo, echo_sync, slow, fail, hang, drift, count_objects]
 # A gateway itself is not to be ended by a call.
 BOX = Toolbox(*TOOLS, *SERVERS, timeout=4, on_conflict="prefix") if SERVERS else Toolbox(*TOOLS, die)
 

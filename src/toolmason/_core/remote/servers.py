@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -202,25 +202,32 @@ class Remotes:
         Raises:
             RemoteError: a required server is unavailable.
         """
-        limits = [getattr(source.server, "connect_timeout", DEFAULT_START_SECONDS) for source in self.sources]
-        seconds = max(limits, default=DEFAULT_START_SECONDS) + EXTRA_SECONDS
-
-        async def prepare_in_time(source: Remote) -> None:
-            task = asyncio.ensure_future(source.prepare(revalidate=revalidate))
-            try:
-                await asyncio.wait((task,), timeout=None if source.required else seconds)
-            except BaseException:
+        if not self.sources:
+            return
+        seconds = EXTRA_SECONDS + max(
+            getattr(source.server, "connect_timeout", DEFAULT_START_SECONDS) for source in self.sources
+        )
+        tasks = [asyncio.ensure_future(source.prepare(revalidate=revalidate)) for source in self.sources]
+        required = [task for source, task in zip(self.sources, tasks, strict=True) if source.required]
+        try:
+            await asyncio.wait(tasks, timeout=seconds)
+            if required:
+                await asyncio.wait(required)
+        except BaseException:
+            for task in tasks:
                 task.cancel()
-                raise
+            raise
+        reason = f"it is still starting after {seconds:g} s. Its tools are added when it is up"
+        outcomes: list[BaseException | None] = []
+        for source, task in zip(self.sources, tasks, strict=True):
             if task.done():
-                return task.result()
-            # It goes on, and retries in the background if it fails.
-            self._late_tasks.add(task)
-            task.add_done_callback(self._end_late_task)
-            reason = f"it is still starting after {seconds:g} s. Its tools are added when it is up"
-            raise RemoteError(source.name, "connect", reason, retryable=True)
-
-        await self._run_on_each("cannot be used", prepare_in_time)
+                outcomes.append(asyncio.CancelledError() if task.cancelled() else task.exception())
+            else:
+                # It goes on, and retries in the background if it fails.
+                self._late_tasks.add(task)
+                task.add_done_callback(self._end_late_task)
+                outcomes.append(RemoteError(source.name, "connect", reason, retryable=True))
+        self._report_failures("cannot be used", outcomes)
 
     async def confirm(self) -> None:
         """List the tools again that a call may have changed. A server that fails or takes long keeps its list."""
@@ -241,12 +248,10 @@ class Remotes:
         Raises:
             RemoteError: a required server is unavailable.
         """
-        await self._run_on_each("cannot be refreshed", lambda source: source.refresh())
+        outcomes = await asyncio.gather(*(source.refresh() for source in self.sources), return_exceptions=True)
+        self._report_failures("cannot be refreshed", outcomes)
 
-    async def _run_on_each(self, failure: str, operation: Callable[[Remote], Awaitable[None]]) -> None:
-        if not self.sources:
-            return
-        outcomes = await asyncio.gather(*(operation(source) for source in self.sources), return_exceptions=True)
+    def _report_failures(self, failure: str, outcomes: Sequence[BaseException | None]) -> None:
         required_errors: list[BaseException] = []
         for source, outcome in zip(self.sources, outcomes, strict=True):
             if not isinstance(outcome, BaseException):
