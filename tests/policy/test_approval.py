@@ -523,6 +523,16 @@ async def test_a_decision_is_for_the_identity_that_asked(key, other):
     assert ran == ["a"]
 
 
+@pytest.mark.parametrize(("user", "other"), [(1, "1"), (None, "None"), (True, "True"), (1, True)])
+async def test_an_identity_of_another_type_is_another_identity(user, other):
+    box = Toolbox(noting([], approval=True))
+    decision = box.approvals.decide(await pending(box, context={"user": user}), Allow())
+
+    refused = await box.approvals.resume(decision, context={"user": other})
+
+    assert "another identity" in refused.error.reason
+
+
 async def test_a_decision_that_comes_too_late_is_refused(monkeypatch):
     ran = []
     box = Toolbox(noting(ran, approval=True), settings=EngineSettings(approval_seconds=60))

@@ -331,7 +331,12 @@ async def predicate_requires_approval(
 
 def get_identity(context: ToolContext[Any]) -> str | None:
     """Return the identity a call is made for, or None if the context has none."""
-    identity = {name: str(context[name]) for name in ("tenant", "user", "session_id") if name in context}
+    # User 1 is not user "1", and None is not "None".
+    identity = {
+        name: value if isinstance(value := context[name], str | int | None) else str(value)
+        for name in ("tenant", "user", "session_id")
+        if name in context
+    }
     return to_json(identity).decode() if identity else None
 
 
