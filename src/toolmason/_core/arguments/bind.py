@@ -261,7 +261,10 @@ def _extract_brackets(text: str) -> bytes:
 
 def _check_keys(inputs: Inputs, raw: str, tool: str) -> None:
     """Reject duplicate keys, and log the keys that were dropped."""
-    arguments = _parse_without_duplicates(raw, tool)
+    arguments = from_json(raw) if "\\" not in raw else {}
+    # Written again, the arguments have a colon less for each key that was lost, and the same in strings.
+    if not arguments or to_json(arguments).count(b":") != raw.count(":"):
+        arguments = _parse_without_duplicates(raw, tool)
     if inputs.validate_strict is not None:
         for key in arguments.keys() - inputs.schema["properties"].keys():
             _keeps_unknown_key(inputs, key, tool)

@@ -22,6 +22,7 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
 
 from toolmason._core.define.context import ToolContext
@@ -32,6 +33,8 @@ from toolmason._core.values.results import ToolReturn
 from toolmason.errors import DefinitionError
 
 FunctionKind: TypeAlias = Literal["async", "sync"]
+Defaults: TypeAlias = tuple[tuple[str, Callable[[dict[str, Any], Any], Any]], ...]
+"""Parameters with a default value that Python does not make, each with the function that makes it."""
 PicklableCall: TypeAlias = tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]
 """A call for another process: a function, the names it takes by position, and the values."""
 _FUNCTION_TYPES: Final = (Callable, typing.Callable, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
@@ -91,9 +94,7 @@ def make_caller(fn: Any, parameters: Sequence[Parameter]) -> tuple[FunctionKind,
     return get_function_kind(fn), lambda values, context: fn(**values)  # noqa: ARG005 - as above
 
 
-def make_defaults(
-    parameters: Sequence[Parameter], *, include_all: bool
-) -> tuple[tuple[str, Callable[[dict[str, Any], Any], Any]], ...]:
+def make_defaults(parameters: Sequence[Parameter], *, include_all: bool) -> Defaults:
     """Return factories for omitted parameters that Python's own defaults do not cover."""
     model_parameters = [parameter for parameter in parameters if parameter.injector is None]
     include_all = include_all or any(parameter.param.template for parameter in model_parameters)
@@ -108,7 +109,9 @@ def make_defaults(
             if not p.required:
                 defaults.append((p.name, lambda values, context: None))  # noqa: ARG005 - same signature for every kind
         elif not is_safe_to_share(p.default):
-            defaults.append((p.name, lambda values, context, value=p.default: copy.deepcopy(value)))  # type: ignore[misc]  # noqa: ARG005
+            is_empty = type(p.default) in (list, dict, set) and not p.default
+            make_copy: Any = type(p.default) if is_empty else partial(copy.deepcopy, p.default)
+            defaults.append((p.name, lambda values, context, make=make_copy: make()))  # type: ignore[misc]  # noqa: ARG005
         elif include_all or p.positional or p.param.default is not MISSING or _is_field_default(p):
             defaults.append((p.name, lambda values, context, value=p.default: value))  # type: ignore[misc]  # noqa: ARG005
     return tuple(defaults)
@@ -116,7 +119,8 @@ def make_defaults(
 
 def _is_field_default(parameter: Parameter) -> bool:
     # Python would pass the FieldInfo itself, or has no default at all: `Annotated[int, Field(default=3)]`.
-    return any(hasattr(mark, "default_factory") for mark in getattr(parameter.hint, "__metadata__", ()))
+    marks = getattr(parameter.hint, "__metadata__", ())
+    return any(not mark.is_required() for mark in marks if hasattr(mark, "is_required"))
 
 
 def _make_template_default(
