@@ -117,6 +117,25 @@ def make_defaults(parameters: Sequence[Parameter], *, include_all: bool) -> Defa
     return tuple(defaults)
 
 
+def make_plain_function(
+    fn: Callable[..., Any], parameters: Sequence[Parameter], defaults: Defaults
+) -> Callable[..., Any] | None:
+    """Return a function that needs nothing but the arguments of the model, or None if the tool needs more."""
+    needs_more = any(p.injector is not None or p.positional or p.param.template for p in parameters)
+    if needs_more or is_generator_function(fn):
+        return None
+    if not defaults:
+        return fn
+
+    def call(**values: Any) -> Any:
+        for name, make_default in defaults:
+            if name not in values:
+                values[name] = make_default(values, None)
+        return fn(**values)
+
+    return call
+
+
 def _is_field_default(parameter: Parameter) -> bool:
     # Python would pass the FieldInfo itself, or has no default at all: `Annotated[int, Field(default=3)]`.
     marks = getattr(parameter.hint, "__metadata__", ())

@@ -33,15 +33,14 @@ from toolmason._core.define.inputs import (
     schema_compiler,
 )
 from toolmason._core.define.invocation import (
-    Defaults,
     FunctionKind,
     PicklableCall,
     check_handler,
     get_function_kind,
-    is_generator_function,
     is_hashable,
     make_caller,
     make_defaults,
+    make_plain_function,
     resolve_return_type,
     returns_content,
     returns_function,
@@ -421,9 +420,6 @@ def _compile_function(
     kind, call = make_caller(fn, parameters)
     injectors = tuple((p.name, p.injector) for p in parameters if p.injector is not None)
     defaults = make_defaults(parameters, include_all=options.substitute_result)
-    has_positional = any(p.positional for p in parameters)
-    needs_context = injectors or options.substitute_result or any(p.param.template for p in parameters)
-    is_plain = not (needs_context or has_positional or is_generator_function(fn))
 
     def fill(values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
         for name, inject in injectors:
@@ -445,25 +441,13 @@ def _compile_function(
         kind,
         fill,
         function=fn,
-        plain_function=None if not is_plain else _with_defaults(fn, defaults) if defaults else fn,
+        plain_function=None if options.substitute_result else make_plain_function(fn, parameters, defaults),
         parameters=parameters,
         returns=returns,
         output=None if options.converter is not None else _compile_return(returns),
         substitutable=_get_substitutable(parameters) if options.substitute_result else {},
         accepts_extra=signature.extra_hint is not MISSING,
     )
-
-
-def _with_defaults(fn: Callable[..., Any], defaults: Defaults) -> Callable[..., Any]:
-    """Return a function that makes the default values that need no context."""
-
-    def call(**values: Any) -> Any:
-        for name, make_default in defaults:
-            if name not in values:
-                values[name] = make_default(values, None)
-        return fn(**values)
-
-    return call
 
 
 def _get_substitutable(parameters: Sequence[Parameter]) -> dict[str, str]:
