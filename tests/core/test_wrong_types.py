@@ -1,5 +1,6 @@
 """Wrong types for a public function raise an error of ours that names the parameter."""
 
+import contextlib
 import importlib
 import inspect
 import os
@@ -7,7 +8,7 @@ import types
 
 import pytest
 
-from toolmason import Chat, Toolbox, tool
+from toolmason import Chat, Limits, McpServer, Retry, Tool, Toolbox, tool
 from toolmason.errors import ToolmasonError
 from toolmason.models import ModelReply, ScriptedModel
 
@@ -123,6 +124,76 @@ def test_a_wrong_type_is_an_error_of_ours(name, tmp_path, monkeypatch):
 def test_the_error_names_the_parameter(name, args, keywords, parameter):
     with pytest.raises(ToolmasonError, match=rf"\b{parameter}="):
         CALLABLES[name](*args, **keywords)
+
+
+def make_plain(**options):
+    def plain(a: int) -> int:
+        """Return a number."""
+        return a
+
+    return Tool.from_function(plain, **options)
+
+
+FUNCTION = lambda first, second=None: 1  # noqa: E731 - a value of a table
+OPTIONS = {
+    # How to make it, and the values that each option takes. Every other value of WRONG is refused.
+    "a tool": (
+        make_plain,
+        dict.fromkeys(("read_only", "destructive", "idempotent", "open_world", "sequential"), (None, True))
+        | dict.fromkeys(("return_direct", "skip_permission", "overrides_builtin", "strict_types"), (True,))
+        | dict.fromkeys(("converter", "preview", "reconcile"), (None, FUNCTION))
+        | dict.fromkeys(("approval", "enabled"), (True, FUNCTION))
+        | dict.fromkeys(("max_concurrency", "max_calls"), (None, 5))
+        | {"timeout": (None, 5, 1.5), "retry": (None,), "lock": (None,), "rate": (None,), "max_result_bytes": (None,)}
+        | {
+            "repeats": (),
+            "extra": (),
+            "on_error": (FUNCTION,),
+            "runs_on": (None,),
+            "meta": (None, dict),
+        }
+        | {"substitute_result": (True,)},
+    ),
+    "a toolbox": (
+        Toolbox,
+        dict.fromkeys(("on_elicit", "on_sample", "approver"), (None, FUNCTION))
+        | dict.fromkeys(("approvals_file", "name"), (None, "x"))
+        | {"rethrow": (), "timeout": (None, 5, 1.5), "retry": (None,), "max_concurrency": (None, 5), "eager": (True,)}
+        | {"resolution_fallback": (True,), "on_conflict": (), "naming": (None, FUNCTION)},
+    ),
+    "a chat": (
+        lambda **options: Chat(ScriptedModel([]), **options),
+        {"memory": (None,), "runtime": (None,), "limits": (None,), "strategy": (), "execute": (True, FUNCTION)}
+        | {"history": (True,), "approver": (None, FUNCTION), "on_limit": ()},
+    ),
+    "a server": (
+        lambda **options: McpServer.stdio("s", "program", **options),
+        dict.fromkeys(("trust", "required", "serve_stale"), (True,))
+        | dict.fromkeys(("prefix", "description", "cwd", "lock"), (None, "x"))
+        | dict.fromkeys(("connect_timeout", "cache_ttl"), (5, 1.5))
+        | dict.fromkeys(("timeout", "task_wait"), (None, 5, 1.5))
+        | dict.fromkeys(("include", "exclude", "send_context"), ("x",))
+        | {"env": (None,), "rename": (), "pin": (None,), "era": ()},
+    ),
+    "a retry": (Retry, {"attempts": (5,), "delay": (5, 1.5), "factor": (5, 1.5), "jitter": (True,), "on": ()}),
+    "limits": (Limits, {"steps": (None, 5), "calls": (None, 5), "seconds": (None, 5, 1.5), "per_tool": (None, 5)}),
+}
+
+
+@pytest.mark.parametrize("what", OPTIONS)
+def test_an_option_of_a_wrong_type_is_refused_when_it_is_set(what):
+    make, options = OPTIONS[what]
+    taken = []
+    for option, right in options.items():
+        for value in [value for value in WRONG if not callable(value)] + [FUNCTION]:
+            if any(value is one or (type(value) is type(one) and value == one) or type(value) is one for one in right):
+                make(**{option: value})
+                continue
+            with contextlib.suppress(ToolmasonError):
+                make(**{option: value})
+                taken.append((option, value))
+
+    assert taken == []
 
 
 def test_a_wrong_number_of_arguments_stays_an_error_of_python():

@@ -54,9 +54,17 @@ def test_what_is_no_function_is_refused(box):
         box.use(7)
 
 
-@pytest.mark.parametrize("words", [{"steps": -1}, {"seconds": "x"}, {"calls": -5}, {"per_tool": "many"}])
-def test_limits_are_numbers(words):
-    with pytest.raises(DefinitionError, match="must be at least 0, or None for no limit"):
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ({"steps": -1}, r"Limits\(steps=-1\): must be at least 0, or None for no limit"),
+        ({"calls": -5}, r"Limits\(calls=-5\): must be at least 0, or None for no limit"),
+        ({"seconds": "x"}, "Limits: seconds= is of type 'str': it must be a number or None"),
+        ({"per_tool": 1.5}, "Limits: per_tool= is of type 'float': it must be a whole number or None"),
+    ],
+)
+def test_limits_are_numbers(words, text):
+    with pytest.raises(DefinitionError, match=text):
         Limits(**words)
 
 

@@ -10,7 +10,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
-from typing import Any, Literal, Self, TypeAlias
+from types import NoneType
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from toolmason._core.call.approval import Approver, Decision
 from toolmason._core.config.config import Config
@@ -20,7 +21,7 @@ from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.content import Content
 from toolmason._core.values.messages import Message
-from toolmason._core.values.policy import Limits, Parallel, Strategy
+from toolmason._core.values.policy import Limits, Parallel, Sequential, Strategy, check_kinds
 from toolmason.chat.durable.effects import Runtime
 from toolmason.chat.events import Done, Event
 from toolmason.chat.loop import Advisor, ModelTurn, chain, order_advisors
@@ -47,6 +48,15 @@ class SendOptions:
     tool_choice: ToolChoice | str | None
     limits: Limits | None
     run: str | None
+
+
+_OPTION_KINDS: Final = {
+    "limits": (Limits, NoneType),
+    "strategy": (Parallel, Sequential),
+    "execute": (bool, Callable),
+    "history": (bool,),
+    "approver": (Callable, NoneType),
+}
 
 
 class Chat:
@@ -78,6 +88,10 @@ class Chat:
         options: Mapping[str, Any] | None = None,
         search: Search | str | None = None,
     ) -> None:
+        given = {"limits": limits, "strategy": strategy, "execute": execute, "history": history, "approver": approver}
+        check_kinds("", given, _OPTION_KINDS)
+        _check_object("memory", memory, "SqliteMemory", ("load", "append"))
+        _check_object("runtime", runtime, "SqliteRuntime", ("execute",))
         self.model: Model = make_model(model) if isinstance(model, str) else model
         _check_model(self.model, system)
         self.box = make_toolbox(tools, approver, config)
@@ -91,8 +105,6 @@ class Chat:
         self._search = Search.parse(search, self.model)
         if not history and memory is None:
             raise ConfigError("history=False requires a memory. Pass `memory=` as well.")
-        _refuse_path("memory", memory, "SqliteMemory")
-        _refuse_path("runtime", runtime, "SqliteRuntime")
         if on_limit not in ("stop", "raise"):
             raise ConfigError(f'on_limit={on_limit!r}: must be "stop" or "raise".')
         self._running_tasks: dict[str | None, set[asyncio.Task[Any]]] = {}
@@ -399,9 +411,12 @@ def _check_model(model: Any, system: Any) -> None:
         raise ConfigError(f"system={system!r}: must be a string. Use an advisor for one that depends on the request.")
 
 
-def _refuse_path(option: str, given: Any, class_name: str) -> None:
+def _check_object(option: str, given: Any, class_name: str, methods: tuple[str, ...]) -> None:
     if isinstance(given, str | PurePath):
         raise ConfigError(f"{option}={str(given)!r} is a path. Pass an object, such as {class_name}({str(given)!r}).")
+    if given is not None and not all(callable(getattr(given, method, None)) for method in methods):
+        names = " and ".join(f"`{method}`" for method in methods)
+        raise ConfigError(f"{option}= is of type {type(given).__name__!r}: it must have {names}.")
 
 
 MessageInput: TypeAlias = str | Content | Message | Iterable[Message] | Iterable[str | Content]

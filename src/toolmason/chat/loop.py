@@ -99,6 +99,8 @@ def order_advisors(advisors: Iterable[Advisor]) -> tuple[Advisor, ...]:
     outer: list[Advisor] = []
     inner: list[Advisor] = []
     for advisor in advisors:
+        if not callable(advisor):
+            raise ConfigError(f"advisors=: an item is of type {type(advisor).__name__!r}: it must be a function.")
         if isinstance(advisor, ToolLoop):
             loops.append(advisor)
         else:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from pathlib import Path, PurePath
+from types import NoneType
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict
 
 from toolmason._core.define.context import ToolContext
-from toolmason._core.values.policy import INHERIT, Inherit, Timeout
+from toolmason._core.values.policy import INHERIT, Inherit, Timeout, check_kinds
 from toolmason._secrets import remember_secrets
 from toolmason.errors import DefinitionError
 
@@ -41,6 +42,19 @@ class ServerOptions(TypedDict, total=False):
 
 
 NAME_RULE = "at most 64 letters, digits, `_`, `-` or `.`"
+
+
+_OPTION_KINDS: Final = {
+    **dict.fromkeys(("trust", "required", "serve_stale"), (bool,)),
+    **dict.fromkeys(("env", "headers"), (Mapping, NoneType)),
+    **dict.fromkeys(("prefix", "description"), (str, NoneType)),
+    **dict.fromkeys(("cwd", "lock"), (str, PurePath, NoneType)),
+    **dict.fromkeys(("connect_timeout", "cache_ttl"), (float, int)),
+    **dict.fromkeys(("include", "exclude", "send_context"), (Sequence,)),
+    "timeout": (float, int, Inherit, NoneType),
+    "task_wait": (float, int, NoneType),
+    "rename": (Mapping,),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,10 +110,8 @@ class ServerSpec:
         return self.connect_timeout if isinstance(seconds, Inherit | None) else min(seconds, self.connect_timeout)
 
     def __post_init__(self) -> None:
+        self._check_types()
         remember_secrets((self.env or {}, self.headers or {}))
-        for option in ("include", "exclude", "send_context"):
-            value = getattr(self, option)
-            object.__setattr__(self, option, (value,) if isinstance(value, str) else tuple(value))
         if not self.name or len(self.name) > 64 or not all(c.isalnum() or c in "_-." for c in self.name):  # noqa: PLR2004 - see NAME_RULE
             raise DefinitionError(f"Invalid server name {self.name!r}. Use {NAME_RULE}.")
         for option in ("connect_timeout", "timeout"):
@@ -117,6 +129,18 @@ class ServerSpec:
             self._check_url(self.url)
         if self.auth is not None:
             self._check_auth()
+
+    def _check_types(self) -> None:
+        check_kinds(f"Server {self.name!r}: ", {name: getattr(self, name) for name in _OPTION_KINDS}, _OPTION_KINDS)
+        for option in ("include", "exclude", "send_context"):
+            value = getattr(self, option)
+            object.__setattr__(self, option, (value,) if isinstance(value, str) else tuple(value))
+        for option in ("env", "headers", "rename", "include", "exclude", "send_context"):
+            texts = getattr(self, option) or ()
+            if not all(
+                isinstance(text, str) for text in (*texts, *(texts.values() if isinstance(texts, Mapping) else ()))
+            ):
+                raise DefinitionError(f"Server {self.name!r}: {option}= must hold strings only.")
 
     def _check_choices(self) -> None:
         if self.era not in ("auto", "legacy"):

@@ -51,7 +51,7 @@ class McpServer(ServerSpec):
         """
         if isinstance(args, str):
             raise DefinitionError(f"Server {name!r}: args={args!r} is a string. Pass a list of arguments.")
-        return cls(name, "stdio", (command, *map(str, args)), dict(env or {}), cwd, auth=auth, **options)
+        return cls(name, "stdio", (command, *map(str, args)), env or {}, cwd, auth=auth, **options)
 
     @classmethod
     @show_keywords(ServerOptions, ServerSpec)
@@ -65,7 +65,7 @@ class McpServer(ServerSpec):
         **options: Unpack[ServerOptions],
     ) -> McpServer:
         """Return a server that is reached over HTTP, with the older SSE transport as fallback on HTTP 404 or 405."""
-        return cls(name, "http", url=url, headers=dict(headers or {}), auth=auth, **options)
+        return cls(name, "http", url=url, headers=headers or {}, auth=auth, **options)
 
     @classmethod
     @show_keywords(ServerOptions, ServerSpec)

@@ -54,6 +54,11 @@ class Param:
     template: bool = False
     """True to expand `${earlier}` and `${project_dir}` in the default."""
 
+    def __post_init__(self) -> None:
+        name: Any = self.name
+        if name is not None and not (isinstance(name, str) and name):
+            raise DefinitionError(f"Param(name={name!r}): must be a string that is not empty, or omitted.")
+
 
 @dataclass(frozen=True, slots=True)
 class ParamSpec:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePath
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final
 
 from toolmason._core.call.approval import ApprovalRule, ApprovalSigner, Approver, TokenLedger, parse_key
 from toolmason._core.call.call_policy import CallPolicy, NextCall, SharedState
@@ -24,6 +25,8 @@ from toolmason._core.values.policy import (
     OnError,
     Retry,
     Timeout,
+    are_exceptions,
+    check_kinds,
     check_on_error,
     check_retry,
     check_timeout,
@@ -34,6 +37,17 @@ from toolmason.errors import DefinitionError
 
 if TYPE_CHECKING:  # 15 ms at start-up, needed only with settings
     from toolmason._core.config.config import Config
+
+
+_OPTION_KINDS: Final = {
+    **dict.fromkeys(("on_elicit", "on_sample"), (Callable, NoneType)),
+    "rethrow": (tuple,),
+    "resolution_fallback": (bool, Inherit),
+    "approvals_file": (str, PurePath, NoneType),
+    "max_concurrency": (int, NoneType),
+    "eager": (bool,),
+    "name": (str, NoneType),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -81,6 +95,9 @@ class ToolboxPolicy:
         return self.settings.max_concurrency if self.max_concurrency is None else self.max_concurrency
 
     def __post_init__(self) -> None:
+        check_kinds("", {name: getattr(self, name) for name in _OPTION_KINDS}, _OPTION_KINDS)
+        if not are_exceptions(self.rethrow):
+            raise DefinitionError(f"rethrow={self.rethrow!r}: must be a tuple of exception classes.")
         if self.max_concurrency is not None and self.max_concurrency < 1:
             raise DefinitionError(f"max_concurrency={self.max_concurrency!r}: must be at least 1.")
         check_resolvers(self.resolvers)
@@ -90,13 +107,20 @@ class ToolboxPolicy:
             check_on_error(self.on_error)
         if self.on_conflict not in ("shadow", "error", "prefix"):
             raise DefinitionError(f'on_conflict={self.on_conflict!r}: must be "shadow", "error" or "prefix".')
+        self._check_roots()
+        if self.approver is not None and not callable(self.approver):
+            raise DefinitionError(f"approver={self.approver!r}: must be a function that takes the request.")
+        if self.naming not in (None, "snake") and not callable(self.naming):
+            raise DefinitionError(f'naming={self.naming!r}: must be "snake", a function of the name, or None.')
+        if self.approve not in ("destructive", "writes", "all", None, INHERIT):
+            raise DefinitionError(f'approve={self.approve!r}: must be "destructive", "writes", "all" or None.')
+
+    def _check_roots(self) -> None:
+        if not all(isinstance(root, str | PurePath) for root in self.roots):
+            raise DefinitionError(f"roots={self.roots!r}: must be a list of paths or file:// URIs.")
         for root in map(str, self.roots):
             if "://" in root and not root.startswith("file://"):
                 raise DefinitionError(f"roots: {root!r} is not a folder. Use paths or file:// URIs.")
-        if self.approver is not None and not callable(self.approver):
-            raise DefinitionError(f"approver={self.approver!r}: must be a function that takes the request.")
-        if self.approve not in ("destructive", "writes", "all", None, INHERIT):
-            raise DefinitionError(f'approve={self.approve!r}: must be "destructive", "writes", "all" or None.')
 
     def with_config(
         self, config: Config | Mapping[str, Any] | None, project_dir: str | Path | None, *, overrides: bool = False

@@ -104,7 +104,7 @@ class Toolbox:
             on_conflict=on_conflict,
             on_elicit=on_elicit,
             on_sample=on_sample,
-            roots=tuple(roots),
+            roots=(roots,) if isinstance(roots, str | Path) else tuple(roots),
             eager=eager,
             settings=settings or EngineSettings(),
             name=name,

@@ -6,10 +6,12 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from types import NoneType
+from typing import Any, Final, Literal, TypeAlias
 
 from pydantic_core import to_json
 
@@ -21,6 +23,7 @@ from toolmason._core.values.policy import (
     Retry,
     RunsOn,
     Timeout,
+    check_kinds,
     check_on_error,
     check_retry,
     check_timeout,
@@ -77,6 +80,20 @@ def canonicalize(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [canonicalize(item) for item in value]
     return value
+
+
+_FLAG: Final = (bool,)
+_OPTIONAL_FLAG: Final = (bool, NoneType)
+_OPTION_KINDS: Final = {
+    **dict.fromkeys(("read_only", "destructive", "idempotent", "open_world", "sequential"), _OPTIONAL_FLAG),
+    **dict.fromkeys(("return_direct", "skip_permission", "overrides_builtin", "strict_types"), _FLAG),
+    "substitute_result": _FLAG,
+    **dict.fromkeys(("max_concurrency", "max_calls", "max_result_bytes"), (int, NoneType)),
+    "lock": (str, NoneType),
+    "rate": (Rate, NoneType),
+    "tags": (AbstractSet,),
+    "meta": (Mapping,),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +153,13 @@ class ToolOptions:
 
     @explain_arguments
     def __post_init__(self) -> None:
+        check_kinds("", {name: getattr(self, name) for name in _OPTION_KINDS}, _OPTION_KINDS)
         if self.extra not in ("ignore", "forbid", "allow"):
             raise DefinitionError(f'extra={self.extra!r}: must be "ignore", "forbid" or "allow".')
+        if not all(isinstance(tag, str) for tag in self.tags):
+            raise DefinitionError(f"tags={set(self.tags)!r}: must be strings.")
+        if self.repeats not in ("detect", "allow"):
+            raise DefinitionError(f'repeats={self.repeats!r}: must be "detect" or "allow".')
         check_runs_on(self.runs_on)
         check_converter(self.converter)
         for name, minimum in (("max_concurrency", 1), ("max_calls", 1), ("max_result_bytes", 256)):
@@ -160,7 +182,7 @@ class ToolOptions:
 
     def _check_functions(self) -> None:
         for name, takes in (("approval", "(arguments, context)"), ("enabled", "the context")):
-            if not isinstance(rule := getattr(self, name), bool) and not callable(rule):
+            if not isinstance(rule := getattr(self, name), bool) and not _accepts(rule, takes.count(",") + 1):
                 raise DefinitionError(f"{name}={rule!r}: must be True, False or a function of {takes}.")
         for name in ("preview", "reconcile"):
             if (function := getattr(self, name)) is not None and not callable(function):
@@ -179,6 +201,19 @@ class ToolOptions:
     def with_(self, **changes: Any) -> ToolOptions:
         """Return a copy with these fields changed."""
         return replace(self, **changes)
+
+
+def _accepts(function: Any, count: int) -> bool:
+    """Return True if a function can be called with so many arguments, or does not tell."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # a function in C without a signature
+        return True
+    return True
 
 
 def check_runs_on(runs_on: Any) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import PurePath
+from types import NoneType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from toolmason.errors import DefinitionError, ToolCallError, explain_arguments
@@ -39,6 +42,42 @@ class CarriedPolicy:
 Timeout: TypeAlias = float | Literal[Inherit.INHERIT] | None
 
 
+_KIND_NAMES: Final[Mapping[Any, str]] = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    NoneType: "None",
+    Callable: "a function",
+    Mapping: "a mapping",
+    Sequence: "a list",
+    PurePath: "a path",
+    AbstractSet: "a set",
+}
+
+
+_NUMBER: Final = (float, int)
+
+
+def check_kinds(subject: str, options: Mapping[str, Any], kinds: Mapping[str, tuple[Any, ...]]) -> None:
+    """Validate the types of options.
+
+    Raises:
+        DefinitionError: one has a wrong type. The message does not show it: it may be a secret.
+    """
+    for name, allowed in kinds.items():
+        value = options[name]
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+            shown = [kind for kind in allowed if kind is not Inherit and not (kind is int and float in allowed)]
+            expected = " or ".join(_KIND_NAMES.get(kind, kind.__name__) for kind in shown)
+            raise DefinitionError(f"{subject}{name}= is of type {type(value).__name__!r}: it must be {expected}.")
+
+
+def are_exceptions(kinds: tuple[Any, ...]) -> bool:
+    """Return True if all items are exception classes."""
+    return all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds)
+
+
 def check_timeout(timeout: _T) -> _T:
     """Return a time-out after validating it.
 
@@ -46,7 +85,8 @@ def check_timeout(timeout: _T) -> _T:
         DefinitionError: it is not a positive number.
     """
     value: Any = timeout
-    if value is not None and value is not INHERIT and not (isinstance(value, (int, float)) and value > 0):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if value is not None and value is not INHERIT and not (is_number and value > 0):
         raise DefinitionError(f"timeout={timeout!r}: must be a positive number of seconds, or None.")
     return timeout
 
@@ -92,9 +132,13 @@ class Retry:
 
     @explain_arguments
     def __post_init__(self) -> None:
+        kinds = {"attempts": (int,), "delay": _NUMBER, "factor": _NUMBER, "jitter": (bool,), "on": (tuple,)}
+        check_kinds("Retry: ", {name: getattr(self, name) for name in kinds}, kinds)
+        if not are_exceptions(self.on):
+            raise DefinitionError(f"Retry(on={self.on!r}): must be a tuple of exception classes.")
         if self.attempts < 1:
             raise DefinitionError(f"Retry(attempts={self.attempts!r}): attempts must be at least 1.")
-        if self.delay < 0 or self.factor < 1:
+        if not (self.delay >= 0 and self.factor >= 1):
             raise DefinitionError(
                 f"Retry(delay={self.delay!r}, factor={self.factor!r}): delay must be at least 0 and factor at least 1."
             )
@@ -149,9 +193,10 @@ class Limits:
 
     @explain_arguments
     def __post_init__(self) -> None:
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, (int, float)) and value >= 0):
+        values = {name: getattr(self, name) for name in self.__slots__}
+        check_kinds("Limits: ", values, dict.fromkeys(values, (int, NoneType)) | {"seconds": (*_NUMBER, NoneType)})
+        for name, value in values.items():
+            if value is not None and not value >= 0:
                 raise DefinitionError(f"Limits({name}={value!r}): must be at least 0, or None for no limit.")
 
 
