@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context
 from typing import Final
 
+from toolmason._core.remote.servers import CONFIRM_SECONDS
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.lists.fetch_lists import ServerLists
 from toolmason.mcp_client.lists.trust import SeenTools
@@ -28,8 +29,6 @@ SLOW_FAILURE_SECONDS: Final = 1.0
 """Seconds from which a failure counts as slow, so that later callers fail fast instead of waiting again."""
 FIRST_RETRY_DELAY = 1.0
 """Seconds before the first retry in the background; each further delay is doubled."""
-CONFIRM_SECONDS = 5.0
-"""Seconds for the request that shows whether a call has changed the tools."""
 
 
 class ListCache:
