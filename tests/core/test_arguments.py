@@ -2,7 +2,7 @@
 
 import json
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 
 import pydantic
 import pytest
@@ -238,6 +238,60 @@ async def test_nesting_within_the_limit_is_taken():
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999"])
 async def test_a_number_that_is_not_finite_is_refused(word):
     result = await Toolbox(take).call("take", f'{{"number": {word}}}')
+
+    assert isinstance(result.error, InvalidArguments)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"link": "http://a.example", "link": "x"}',
+        '{"link": "http://a.example", "link" : "x"}',
+        '{"link": "http://a.example", "link"\t: "x"}',
+        '{"link" : "a", "link":\n"http://a.example"}',
+        '{"link": "a\\":", "link": "b"}',
+    ],
+)
+async def test_a_key_that_appears_twice_is_found_among_colons_in_strings(text):
+    async def visit(link: str) -> str:
+        return link
+
+    error = await refused(Toolbox(visit), "visit", text)
+
+    assert "the key 'link' appears twice" in str(error)
+
+
+@pytest.mark.parametrize("link", ["http://a.example:80/b?c=10:30", "a : b", 'say ":"', "10:30\n:"])
+async def test_colons_in_strings_are_no_keys(link):
+    async def visit(link: str) -> str:
+        return link
+
+    assert (await Toolbox(visit).call("visit", json.dumps({"link": link}))).value == link
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize(
+    "hint",
+    [
+        float | None,
+        list[float],
+        dict[str, float],
+        tuple[float, ...],
+        Annotated[float, pydantic.Field(gt=-5)],
+        Annotated[float, pydantic.AfterValidator(str)],
+        Annotated[float, pydantic.BeforeValidator(lambda value: value)],
+        Literal["x"] | float,
+    ],
+    ids=str,
+)
+async def test_a_number_that_is_not_finite_is_refused_in_every_type(hint, word):
+    async def mark(number, unit: str = "m") -> str:
+        return "ran"
+
+    mark.__annotations__["number"] = hint
+    origin = get_origin(hint)
+    text = f"[{word}]" if origin in (list, tuple) else f'{{"a": {word}}}' if origin is dict else word
+    result = await Toolbox(mark).call("mark", f'{{"number": {text}}}')
 
     assert isinstance(result.error, InvalidArguments)
 

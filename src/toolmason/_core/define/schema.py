@@ -206,9 +206,12 @@ def _compile_plain_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys) -> 
         alias = None if spec.label == name else spec.label
         core_fields[name] = core_schema.typed_dict_field(compiled[0], required=spec.required, validation_alias=alias)
         properties[spec.label] = {**compiled[1], **spec.keywords}
-    full_schema = core_schema.typed_dict_schema(core_fields, extra_behavior=extra)
+    # The types were compiled apart, so their own schemas do not have the configuration.
+    config = core_schema.CoreConfig(allow_inf_nan=False)
+    full_schema = core_schema.typed_dict_schema(core_fields, extra_behavior=extra, config=config)
     # Passing `strict` with each call and checking for unknown keys each take a tenth of parsing small arguments.
-    lenient_schema = core_schema.typed_dict_schema(core_fields, extra_behavior="ignore", config={"strict": True})
+    strict_config = core_schema.CoreConfig(allow_inf_nan=False, strict=True)
+    lenient_schema = core_schema.typed_dict_schema(core_fields, extra_behavior="ignore", config=strict_config)
     schema = {
         "type": "object",
         "properties": properties,
