@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from policy.samples import noting
-from toolmason import Chat, Image, Limits, Tool, Toolbox, ToolError, ToolReturn
+from toolmason import Chat, Image, Limits, Tool, Toolbox, ToolContext, ToolError, ToolReturn
 from toolmason.errors import LimitExceeded
 from toolmason.testing import ScriptedModel
 
@@ -273,3 +273,24 @@ async def test_the_two_ways_of_a_call_know_each_others_calls():
 
     assert third.text.startswith("same\n[This call was made before")
     assert len(runs) == 2
+
+
+@pytest.mark.parametrize("has_context", [False, True])
+async def test_the_order_of_undeclared_arguments_does_not_matter(has_context):
+    runs = []
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
+
+    async def handle(arguments, context):
+        runs.append(arguments)
+        return 1
+
+    async def collect(ctx: ToolContext, **values: int) -> int:
+        runs.append(values)
+        return 1
+
+    tool = Tool.from_function(collect, name="poll") if has_context else Tool.from_schema("poll", "", schema, handle)
+    box = Toolbox(tool).run()
+    results = [await box.call("poll", text) for text in ('{"a": 1, "b": 2}', '{"b": 2, "a": 1}', '{"a": 1, "b": 2}')]
+
+    assert len(runs) == 2
+    assert "made before" in results[2].text

@@ -69,7 +69,8 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
             failure = error.with_traceback(None)
         else:
             # Every key has a colon, so as many colons as keys means no duplicate and no unknown key.
-            if raw.count(":") != len(values) and size <= max_search_bytes:
+            count = len(values)
+            if raw.count(":") != count and size <= max_search_bytes and not _has_colons_in_text_only(raw, count):
                 _check_keys(inputs, raw, tool)
             return values, ()
         return _recover(inputs, raw, tool, failure, max_search_bytes)
@@ -257,6 +258,13 @@ def _extract_brackets(text: str) -> bytes:
     data = text.encode("utf-8", "surrogatepass")
     brackets = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_BRACKETS).replace(b'""', b"")
     return b"".join(brackets.split(b'"')[::2]) if b'"' in brackets else brackets
+
+
+def _has_colons_in_text_only(raw: str, keys: int) -> bool:
+    """Return True if there are as many keys as expected, and the other colons are in strings, such as URLs."""
+    if raw.count('":') != keys:
+        return False
+    return not (" :" in raw or "\n:" in raw or "\t:" in raw or "\r:" in raw)
 
 
 def _check_keys(inputs: Inputs, raw: str, tool: str) -> None:

@@ -32,8 +32,10 @@ _SECOND_TIME_NOTE: Final = "This is the second time that this call gave this res
 
 def get_call_key(route: Route, arguments: Arguments, bound: Bound | None) -> Hashable:
     """Return the key that a call has in its run. `bound` are its values, or None if the arguments are invalid."""
-    values = None if bound is None or route.plain_function is None else bound[0]
-    return make_call_key(route.name, arguments, values)
+    compiled = route.compiled
+    # Only the values of declared parameters are in a fixed order.
+    has_order = compiled.function is not None and not compiled.accepts_extra and compiled.on_arguments is None
+    return make_call_key(route.name, arguments, bound[0] if bound is not None and has_order else None)
 
 
 def find_repeated_result(run: RunState, key: Hashable, name: str, call_id: str) -> ToolResult | None:

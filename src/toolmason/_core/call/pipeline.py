@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import get_running_loop
-from collections.abc import Coroutine, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from logging import DEBUG
 from time import monotonic, perf_counter
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from toolmason._core.arguments.bind import Bound
 from toolmason._core.call.approval_gate import ApprovalGate
@@ -21,11 +21,12 @@ from toolmason._core.call.call_policy import Middleware, NextCall
 from toolmason._core.call.current_call import CurrentCall
 from toolmason._core.call.deadlines import get_earlier
 from toolmason._core.call.failures import FailedCall, make_failure
-from toolmason._core.call.gates import copy_arguments, is_enabled, record_new_result
-from toolmason._core.call.limits import RunState, make_call_key
+from toolmason._core.call.gates import copy_arguments, get_call_key, is_enabled, record_new_result
+from toolmason._core.call.limits import RunState
 from toolmason._core.call.long_results import ResultStore, link_result, truncate_result
 from toolmason._core.call.render import NeedsThread, convert
 from toolmason._core.call.route import CallOptions, CallRunner, Route, get_approval_steps
+from toolmason._core.define.context import CallState, ToolContext
 from toolmason._core.run import eager_task
 from toolmason._core.run.call_log import CALL_LOG, log_call
 from toolmason._core.run.execute import (
@@ -41,16 +42,18 @@ from toolmason._core.run.execute import (
     run_in_thread,
 )
 from toolmason._core.values.policy import INHERIT, Inherit, Retry
-from toolmason._core.values.results import Arguments, ToolCall, ToolResult, replace_result
+from toolmason._core.values.results import Arguments, ToolCall, ToolResult, make_call, replace_result
 from toolmason.errors import Abort, RemoteError, ToolCallError, ToolError, ToolTimeout, UnknownTool
 
 NO_OPTIONS: Final = CallOptions()
+Work: TypeAlias = Callable[[], Any]
+"""A tool with the values of one call."""
 
 
 def compose_runners(route: Route) -> Route:
     """Set the runners of a route: with the steps that its tool needs, and with those of a run."""
     options = route.tool.options
-    is_plain = route.plain_function is not None and not route.semaphores and options.lock is None
+    is_plain = route.is_direct and not route.semaphores and options.lock is None
     is_plain = is_plain and options.rate is None
     for in_run in (False, True):
         runner = _make_runner(route, in_run=in_run)
@@ -95,19 +98,19 @@ def _add_condition(route: Route, runner: CallRunner) -> CallRunner:
 
 
 def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # noqa: C901, PLR0915 - one function: each layer costs a tenth of the whole
-    """Return the runner of a tool that needs nothing but its arguments: bind, run, render, and record in a run.
+    """Return the runner of a tool without limits and approval: bind, run, render, and record in a run.
 
-    `run_steps` takes the calls that need more: with a deadline or a retry, or repeated.
+    `run_steps` takes the calls that need more: with a deadline or a retry, with progress, or repeated.
     """
     name, bind, render, root = route.name, route.bind, route.render, route.root
-    function = cast("Any", route.plain_function)
+    function, start = cast("Any", route.plain_function), _make_starter(route)
     default_timeout, in_thread = route.timeout, route.runs_on == "thread"
     max_chars, max_bytes = route.max_result_bytes // 4, route.max_result_bytes
     grace, is_async, tool_options = route.settings.cancel_grace, route.compiled.kind == "async", route.tool.options
     max_calls = tool_options.max_calls
 
-    async def run_plain(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
-        run = key = bound = None
+    async def run_plain(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912, PLR0915 - as above
+        run = key = bound = state = work = None
         seconds = default_timeout
         if options is not NO_OPTIONS:
             plain_options = _get_plain_options(route, arguments, options)
@@ -121,10 +124,13 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
             if run is not None:
                 run.admit(name, max_calls, root)
             has_run = True
+            if function is None:
+                state, work, values = start(make_call(call_id, name, arguments), values, options.context, seconds)
             if in_thread:
-                value = await _run_plain_in_thread(route, values, seconds, _get_cancellation(run))
+                work = partial(function, **values) if work is None else work
+                value = await _run_plain_in_thread(route, work, seconds, _get_cancellation(run))
             else:
-                value = function(**values)
+                value = function(**values) if work is None else work()
                 if is_async or hasattr(value, "__await__"):
                     if seconds is None and run is None:
                         value = await value
@@ -144,6 +150,8 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
             if tool_options.return_direct:
                 result.__dict__["return_direct"] = True
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
+            if state is not None:
+                state.cancelled = True
             failed = FailedCall(call_id, has_run, _get_cancellation(run), arguments=arguments, context=options.context)
             result = await make_failure(route, error, failed)
         fields = result.__dict__
@@ -159,12 +167,35 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
     return run_plain
 
 
+def _make_starter(
+    route: Route,
+) -> Callable[
+    [ToolCall, dict[str, Any], ToolContext[Any] | None, float | None], tuple[CallState, Work, dict[str, Any]]
+]:
+    """Return a function that makes the state of a call, the work to run, and its complete values."""
+    compiled, base_context = route.compiled, route.context
+
+    def start(
+        call: ToolCall, values: dict[str, Any], context: ToolContext[Any] | None, seconds: float | None
+    ) -> tuple[CallState, Work, dict[str, Any]]:
+        if type(call.arguments) is not str and isinstance(call.arguments, Mapping):
+            call = make_call(call.id, call.name, copy_arguments(call.arguments))
+        state = CallState(call, 1, None if seconds is None else monotonic() + seconds)
+        call_context = base_context.merge(context).for_call(state)
+        values = compiled.fill(values, call_context)
+        return state, partial(compiled.call, values, call_context), values
+
+    return start
+
+
 def _get_plain_options(
     route: Route, arguments: Arguments, options: CallOptions
 ) -> tuple[RunState | None, Hashable, float | None, Bound | None] | None:
     """Return the run of a call, its key in that run, its seconds and its values; None if it needs more steps."""
     run = options.run
-    if options.deadline is not None or options.retry is not INHERIT or (run is not None and run.deadline is not None):
+    if options.deadline is not None or options.retry is not INHERIT or options.on_progress is not None:
+        return None
+    if run is not None and run.deadline is not None:
         return None
     key, bound = None, None
     if run is not None and route.tool.options.repeats == "detect":
@@ -172,7 +203,7 @@ def _get_plain_options(
             bound = route.bind(arguments)
         except BaseException:  # noqa: BLE001 - a validator may raise anything; the other steps bind again and report it
             return None
-        key = make_call_key(route.name, arguments, bound[0])
+        key = get_call_key(route, arguments, bound)
         if key in run.repeats:
             return None
     seconds = route.timeout if options.timeout is INHERIT else route.timeouts.get_seconds(options.timeout)
@@ -189,13 +220,10 @@ def _get_store(route: Route, run: RunState | None) -> ResultStore:
     return route.store if run is None or run.store is None else run.store
 
 
-async def _run_plain_in_thread(
-    route: Route, values: Mapping[str, Any], seconds: float | None, cancellation: Cancellation
-) -> Any:
-    """Run a function that needs no context in a thread."""
+async def _run_plain_in_thread(route: Route, work: Work, seconds: float | None, cancellation: Cancellation) -> Any:
+    """Run a function that needs no more values in a thread."""
     loop = get_running_loop()
     ends = None if seconds is None else loop.time() + seconds
-    work = partial(cast("Any", route.plain_function), **values)
     try:
         value = await run_in_thread(work, seconds, route.settings, loop, cancellation)
     except ThreadAbandoned as abandoned:
@@ -287,7 +315,8 @@ async def _invoke(current: CurrentCall, values: Mapping[str, Any]) -> tuple[Any,
     route = current.route
     if route.plain_function is None or current.options.retry is not INHERIT:
         return await _run_attempts(current, values)
-    return await _run_plain_in_thread(route, values, current.get_remaining(), current.cancellation), values
+    work = partial(route.plain_function, **values)
+    return await _run_plain_in_thread(route, work, current.get_remaining(), current.cancellation), values
 
 
 async def _run_attempts(current: CurrentCall, values: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:

@@ -6,6 +6,7 @@ import inspect
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeAlias, cast, get_origin
 
@@ -15,7 +16,7 @@ from typing_extensions import is_typeddict
 from toolmason._core.arguments.problems import find_non_finite
 from toolmason._core.define.decorators import MISSING
 from toolmason._core.define.invocation import expand, may_hold_content
-from toolmason._core.define.schema_nodes import TypeSchema, admits_number, resolve_root
+from toolmason._core.define.schema_nodes import TypeSchema, admits_number, admits_unbounded_depth, resolve_root
 from toolmason._core.define.tool import CompiledTool, Tool, compile_tool
 from toolmason._core.values.content import CONTENT_TYPES, Content, Text, describe_part
 from toolmason._core.values.foreign_values import to_builtins
@@ -35,6 +36,9 @@ NO_OUTPUT: Final = "(no output)"
 _MAX_DEPTH: Final = 200
 _SMALL_SIZE: Final = 32
 """Maximum number of items for which validating first is cheaper than serializing with warnings as errors."""
+
+_NUMBER_TYPES: Final = frozenset({int, float, bool})
+_SCALAR_TYPES: Final = _NUMBER_TYPES | {str, type(None)}
 
 Renderer: TypeAlias = Callable[[Any, Mapping[str, Any]], ToolResult]
 """Converts a return value, given the call's values, to a result without the fields of its call. Raises ResultError."""
@@ -59,7 +63,7 @@ def _read_items(tool: str, value: Iterator[Any]) -> list[Any]:
     return items
 
 
-def make_renderer(tool: Tool, compiled: CompiledTool) -> Renderer:
+def make_renderer(tool: Tool, compiled: CompiledTool) -> Renderer:  # noqa: C901 - one function: each layer costs a tenth of a call
     """Return a function that renders a tool's return value, with fast paths for the common cases.
 
     It raises NeedsThread if it would run code of the tool.
@@ -74,26 +78,37 @@ def make_renderer(tool: Tool, compiled: CompiledTool) -> Renderer:
         "wrapped text" if tool.definition.output_schema is not None and returns is str else None
     )
     shape = _get_structured_shape(tool)
-    kind = _get_builtin_type(returns) if output is not None and not admits_number(output.schema) else None
-    scalar = kind is int or kind is bool
-    serialize: Any = None if output is None else _make_serializer(output)
-    check: Any = None if output is None else output.validator.validate_python
+    kind = own_class = check = serialize = cast("Any", None)
+    is_untyped = output is None and returns in (MISSING, Any)
+    may_hold_nan = is_untyped
+    if output is not None and not output.writes_nan:
+        kind, may_hold_nan = _get_builtin_type(returns), admits_number(output.schema)
+        check, serialize = output.validator.validate_python, _make_serializer(output)
+        own_class = returns if kind is None and isinstance(returns, type) else None
+    is_scalar = kind in (int, bool, float)
 
     def render(value: Any, values: Mapping[str, Any]) -> ToolResult:
-        structured_from = shape
-        if type(value) is str:
-            if not (plain_text and value and value.isascii()):
-                return convert(tool, value, values)
-            text, structured_from = value, text_shape
-        elif type(value) is kind and (scalar or len(value) <= _SMALL_SIZE):  # type: ignore[arg-type]
-            try:
-                check(value, strict=True)
-                text = serialize(value).decode()
-            except Exception:  # noqa: BLE001 - the full path finds and reports the problem
-                return convert(tool, value, values)
-        elif isinstance(value.value if type(value) is ToolReturn else value, Iterator | Future):
-            raise NeedsThread
+        structured_from, actual = shape, type(value)
+        text: str | None = None
+        if actual is str:
+            if plain_text and value and value.isascii():
+                text, structured_from = value, text_shape
         else:
+            try:
+                if actual is kind and (is_scalar or len(value) <= _SMALL_SIZE):
+                    check(value, strict=True)
+                    text = serialize(value).decode()
+                elif actual is own_class:
+                    text = serialize(value, warnings="error").decode()
+                elif is_untyped and _is_flat(value, actual):
+                    text = to_json(value, inf_nan_mode="constants").decode()
+            except Exception:  # noqa: BLE001 - the full path finds and reports the problem
+                text = None
+            if may_hold_nan and text is not None and ("null" in text or "NaN" in text or "Infinity" in text):
+                text = None
+        if text is None:
+            if isinstance(value.value if actual is ToolReturn else value, Iterator | Future):
+                raise NeedsThread
             return convert(tool, value, values)
         # As `make_result`, without its frame. With the keys that the pipeline sets, because growing copies a dict.
         result = _new(ToolResult)
@@ -120,14 +135,23 @@ def _get_builtin_type(hint: Any) -> type | None:
     kind: Any = get_origin(hint) or hint
     if is_typeddict(kind):
         return dict
-    if kind in (int, bool, dict):
+    if kind in (int, bool, float, dict):
         return cast("type", kind)
     return list if kind is list and not may_hold_content(hint) else None
 
 
-def _make_serializer(output: TypeSchema) -> Callable[[Any], bytes]:
+def _is_flat(value: Any, kind: type) -> bool:
+    """Return True for a number, or a small dict of scalars, which hold neither bytes nor objects."""
+    if kind is dict:
+        return len(value) <= _SMALL_SIZE and _SCALAR_TYPES.issuperset(map(type, value.values()))
+    return kind in _NUMBER_TYPES
+
+
+def _make_serializer(output: TypeSchema) -> Callable[..., bytes]:
     serialize = output.serializer.to_json
-    return (lambda value: serialize(value, by_alias=True)) if output.has_aliases else serialize
+    # An object in an untyped part may have aliases that the schema does not show.
+    has_aliases = output.has_aliases or admits_unbounded_depth(output.schema)
+    return partial(serialize, by_alias=True) if has_aliases else serialize
 
 
 def _get_structured_shape(tool: Tool) -> StructuredFrom:

@@ -136,11 +136,16 @@ class Route:
     """The same with every step, for a call with a decision."""
 
     @property
+    def is_direct(self) -> bool:
+        """True if a call needs no more than to bind the arguments, run the tool once and render its value."""
+        if self.runs_on not in ("loop", "thread") or self.retry is not None:
+            return False
+        return self.compiled.on_arguments is None and self.compiled.renderer is None
+
+    @property
     def plain_function(self) -> Callable[..., Any] | None:
         """Function of the tool, if it can be called directly with the values: no injected values, no retry."""
-        if self.runs_on not in ("loop", "thread") or self.retry is not None or self.compiled.on_arguments is not None:
-            return None
-        return self.compiled.plain_function
+        return self.compiled.plain_function if self.is_direct else None
 
 
 def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:

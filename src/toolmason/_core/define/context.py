@@ -129,14 +129,13 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
 
     def for_call(self, state: CallState) -> ToolContext[DepsT]:
         """Return a copy of this context for one call."""
-        # Spelled out instead of looping: every call on the full path makes a copy.
+        # Spelled out instead of looping: every call of a tool with a context makes a copy.
         copy = object.__new__(type(self))
-        set_field = object.__setattr__
-        set_field(copy, "deps", self.deps)
-        set_field(copy, "_values", self._values)
-        set_field(copy, "_state", state)
-        set_field(copy, "_config", self._config)
-        set_field(copy, "_project_dir", self._project_dir)
+        _set_deps(copy, self.deps)
+        _set_values(copy, self._values)
+        _set_state(copy, state)
+        _set_config(copy, self._config)
+        _set_project_dir(copy, self._project_dir)
         return copy
 
     def with_config(self, config: Config | None, project_dir: str | Path | None) -> ToolContext[DepsT]:
@@ -266,6 +265,11 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         if self._state.report is not None:
             self._state.report(done, total, message)
         return _COMPLETED
+
+
+_set_config, _set_project_dir, _set_state, _set_values, _set_deps = (
+    vars(ToolContext)[name].__set__ for name in ToolContext.__slots__
+)
 
 
 def _to_folder(value: Any) -> Path:
