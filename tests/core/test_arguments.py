@@ -282,7 +282,7 @@ async def test_colons_in_strings_are_no_keys(link):
         Annotated[float, pydantic.BeforeValidator(lambda value: value)],
         Literal["x"] | float,
     ],
-    ids=str,
+    ids=["optional", "list", "dict", "tuple", "bounded", "after", "before", "or a word"],
 )
 async def test_a_number_that_is_not_finite_is_refused_in_every_type(hint, word):
     async def mark(number, unit: str = "m") -> str:

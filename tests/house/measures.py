@@ -143,7 +143,7 @@ def flows() -> Iterator[Measure]:
         "call": (5, 4),
         "call with a lock": (24, 16),
         "call in a run": (10, 7),
-        "tools/call in a session, tool with context": (62, 37),
+        "tools/call in a session, tool with context": (50, 26),
         "Chat.send with one call": (241, 143),
     }
     for name, trace in hops.traces().items():

@@ -16,7 +16,7 @@ from toolmason._core.call.deadlines import Deadline
 from toolmason._core.call.long_results import truncate_middle
 from toolmason._core.call.render import NO_OUTPUT
 from toolmason._core.call.route import Route
-from toolmason._core.define.context import ToolContext
+from toolmason._core.define.context import CallState, ToolContext
 from toolmason._core.run.call_log import get_log_id, log_failure
 from toolmason._core.run.execute import (
     NEVER_CANCELLED,
@@ -152,11 +152,15 @@ class FailedCall:
     arguments: Arguments = None
     context: ToolContext[Any] | None = None
     """Context of the call itself, if it has one."""
+    state: CallState | None = None
+    """State that the context of the tool reads."""
 
 
 async def make_failure(route: Route, error: BaseException, failed: FailedCall) -> ToolResult:
     """Return the result for a failure, without the fields of its call. Re-raise what must propagate."""
     has_run = failed.has_run
+    if failed.state is not None:
+        failed.state.cancelled = True
     if not has_run and isinstance(error, ToolCallError):
         # Drop the traceback: it only shows engine code, and keeping its frames alive doubles the cost of a refusal.
         error.__traceback__ = error.__context__ = None

@@ -32,10 +32,8 @@ _SECOND_TIME_NOTE: Final = "This is the second time that this call gave this res
 
 def get_call_key(route: Route, arguments: Arguments, bound: Bound | None) -> Hashable:
     """Return the key that a call has in its run. `bound` are its values, or None if the arguments are invalid."""
-    compiled = route.compiled
-    # Only the values of declared parameters are in a fixed order.
-    has_order = compiled.function is not None and not compiled.accepts_extra and compiled.on_arguments is None
-    return make_call_key(route.name, arguments, bound[0] if bound is not None and has_order else None)
+    values = bound[0] if bound is not None and route.has_ordered_values else None
+    return make_call_key(route.name, arguments, values)
 
 
 def find_repeated_result(run: RunState, key: Hashable, name: str, call_id: str) -> ToolResult | None:
@@ -51,9 +49,10 @@ def find_repeated_result(run: RunState, key: Hashable, name: str, call_id: str) 
 def record_new_result(run: RunState, key: Hashable, result: ToolResult) -> ToolResult:
     """Record the result of a call. Return it, with a note if it is the same as the last time."""
     error = result.error
-    if error is None and key not in run.repeats:
-        run.repeats[key] = RepeatedCall(1, result)
-        return result
+    if error is None:
+        new = RepeatedCall(1, result)
+        if run.repeats.setdefault(key, new) is new:
+            return result
     # The call may succeed later, or has no result of its own.
     if isinstance(error, ToolCancelled) or (isinstance(error, LimitExceeded) and error.retryable):
         return result

@@ -83,10 +83,10 @@ def make_call_key(name: str, arguments: Arguments, bound: Mapping[str, Any] | No
     `bound` are the values of valid arguments in the order of the parameters. They need no parsing again.
     """
     if bound is not None:
-        parts = (*bound.values(),)
-        part_types = (*map(type, parts),)
+        parts = bound.values()
+        part_types = [*map(type, parts)]
         if _SCALAR_TYPES.issuperset(part_types):
-            return name, (*bound,), part_types, parts
+            return (name, *bound, *parts, *part_types)  # one tuple: its hash costs half of that of several
     values: Any = arguments
     # Check for a string first: checking one against Mapping costs more than everything else here.
     if type(values) is str or not isinstance(values, Mapping | None):

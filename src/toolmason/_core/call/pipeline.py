@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from logging import DEBUG
 from time import monotonic, perf_counter
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from toolmason._core.arguments.bind import Bound
 from toolmason._core.call.approval_gate import ApprovalGate
@@ -21,12 +21,12 @@ from toolmason._core.call.call_policy import Middleware, NextCall
 from toolmason._core.call.current_call import CurrentCall
 from toolmason._core.call.deadlines import get_earlier
 from toolmason._core.call.failures import FailedCall, make_failure
-from toolmason._core.call.gates import copy_arguments, get_call_key, is_enabled, record_new_result
-from toolmason._core.call.limits import RunState
+from toolmason._core.call.gates import copy_arguments, is_enabled, record_new_result
+from toolmason._core.call.limits import RunState, make_call_key
 from toolmason._core.call.long_results import ResultStore, link_result, truncate_result
 from toolmason._core.call.render import NeedsThread, convert
 from toolmason._core.call.route import CallOptions, CallRunner, Route, get_approval_steps
-from toolmason._core.define.context import CallState, ToolContext
+from toolmason._core.define.context import CallState
 from toolmason._core.run import eager_task
 from toolmason._core.run.call_log import CALL_LOG, log_call
 from toolmason._core.run.execute import (
@@ -103,14 +103,14 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
     `run_steps` takes the calls that need more: with a deadline or a retry, with progress, or repeated.
     """
     name, bind, render, root = route.name, route.bind, route.render, route.root
-    function, start = cast("Any", route.plain_function), _make_starter(route)
-    default_timeout, in_thread = route.timeout, route.runs_on == "thread"
+    function, in_thread = cast("Any", route.plain_function), route.runs_on == "thread"
+    default_timeout, starts_first = route.timeout, function is None or in_thread
     max_chars, max_bytes = route.max_result_bytes // 4, route.max_result_bytes
-    grace, is_async, tool_options = route.settings.cancel_grace, route.compiled.kind == "async", route.tool.options
-    max_calls = tool_options.max_calls
+    grace, max_calls = route.settings.cancel_grace, route.tool.options.max_calls
+    is_async = route.compiled.kind == "async" and not in_thread
 
-    async def run_plain(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912, PLR0915 - as above
-        run = key = bound = state = work = None
+    async def run_plain(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
+        run = key = bound = state = None
         seconds = default_timeout
         if options is not NO_OPTIONS:
             plain_options = _get_plain_options(route, arguments, options)
@@ -118,28 +118,27 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
                 return await run_steps(call_id, arguments, options)
             run, key, seconds, bound = plain_options
         started, has_run = perf_counter(), False
+        values: Mapping[str, Any]
         repairs: Any = ()
         try:
             values, repairs = bind(arguments) if bound is None else bound
             if run is not None:
                 run.admit(name, max_calls, root)
             has_run = True
-            if function is None:
-                state, work, values = start(make_call(call_id, name, arguments), values, options.context, seconds)
-            if in_thread:
-                work = partial(function, **values) if work is None else work
-                value = await _run_plain_in_thread(route, work, seconds, _get_cancellation(run))
+            if starts_first:
+                state, work, values = _start_call(route, make_call(call_id, name, arguments), values, options, seconds)
+                value = work() if not in_thread else await _run_in_thread(route, work, seconds, _get_cancellation(run))
             else:
-                value = function(**values) if work is None else work()
-                if is_async or hasattr(value, "__await__"):
-                    if seconds is None and run is None:
-                        value = await value
-                    else:
-                        task, value, failure = eager_task.start(value, get_running_loop())
-                        if task is not None:
-                            value = await await_task(task, seconds, name, grace, _get_cancellation(run))
-                        elif failure is not None:
-                            raise failure  # noqa: TRY301 - handled below with all other failures
+                value = function(**values)
+            if is_async or (not in_thread and hasattr(value, "__await__")):
+                if seconds is None and run is None:
+                    value = await value
+                else:
+                    task, value, failure = eager_task.start(value, get_running_loop())
+                    if task is not None:
+                        value = await await_task(task, seconds, name, grace, _get_cancellation(run))
+                    elif failure is not None:
+                        raise failure  # noqa: TRY301 - handled below with all other failures
             try:
                 result = render(value, values)
             except NeedsThread:
@@ -147,12 +146,8 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
                 result = await _convert_in_thread(route, value, values, remaining, _get_cancellation(run))
             if len(result.text) > max_chars:
                 result = truncate_result(result, max_bytes, _get_store(route, run))
-            if tool_options.return_direct:
-                result.__dict__["return_direct"] = True
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
-            if state is not None:
-                state.cancelled = True
-            failed = FailedCall(call_id, has_run, _get_cancellation(run), arguments=arguments, context=options.context)
+            failed = FailedCall(call_id, has_run, _get_cancellation(run), None, None, arguments, options.context, state)
             result = await make_failure(route, error, failed)
         fields = result.__dict__
         if repairs:
@@ -167,25 +162,26 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
     return run_plain
 
 
-def _make_starter(
-    route: Route,
-) -> Callable[
-    [ToolCall, dict[str, Any], ToolContext[Any] | None, float | None], tuple[CallState, Work, dict[str, Any]]
-]:
-    """Return a function that makes the state of a call, the work to run, and its complete values."""
-    compiled, base_context = route.compiled, route.context
+class StartedCall(NamedTuple):
+    """The state of a call, the work to run, and its complete values."""
 
-    def start(
-        call: ToolCall, values: dict[str, Any], context: ToolContext[Any] | None, seconds: float | None
-    ) -> tuple[CallState, Work, dict[str, Any]]:
-        if type(call.arguments) is not str and isinstance(call.arguments, Mapping):
-            call = make_call(call.id, call.name, copy_arguments(call.arguments))
-        state = CallState(call, 1, None if seconds is None else monotonic() + seconds)
-        call_context = base_context.merge(context).for_call(state)
-        values = compiled.fill(values, call_context)
-        return state, partial(compiled.call, values, call_context), values
+    state: CallState | None
+    work: Work
+    values: Mapping[str, Any]
 
-    return start
+
+def _start_call(
+    route: Route, call: ToolCall, values: Mapping[str, Any], options: CallOptions, seconds: float | None
+) -> StartedCall:
+    """Complete the values of a call. If it needs more than the arguments, make its context."""
+    if (function := route.compiled.plain_function) is not None:
+        return StartedCall(None, partial(function, **values), values)
+    if type(call.arguments) is not str and isinstance(call.arguments, Mapping):
+        call = make_call(call.id, call.name, copy_arguments(call.arguments))
+    state = CallState(call, 1, None if seconds is None else monotonic() + seconds)
+    call_context = route.context.merge(options.context).for_call(state)
+    complete_values = route.compiled.fill(dict(values), call_context)
+    return StartedCall(state, partial(route.compiled.call, complete_values, call_context), complete_values)
 
 
 def _get_plain_options(
@@ -203,7 +199,7 @@ def _get_plain_options(
             bound = route.bind(arguments)
         except BaseException:  # noqa: BLE001 - a validator may raise anything; the other steps bind again and report it
             return None
-        key = get_call_key(route, arguments, bound)
+        key = make_call_key(route.name, arguments, bound[0] if route.has_ordered_values else None)
         if key in run.repeats:
             return None
     seconds = route.timeout if options.timeout is INHERIT else route.timeouts.get_seconds(options.timeout)
@@ -220,8 +216,8 @@ def _get_store(route: Route, run: RunState | None) -> ResultStore:
     return route.store if run is None or run.store is None else run.store
 
 
-async def _run_plain_in_thread(route: Route, work: Work, seconds: float | None, cancellation: Cancellation) -> Any:
-    """Run a function that needs no more values in a thread."""
+async def _run_in_thread(route: Route, work: Work, seconds: float | None, cancellation: Cancellation) -> Any:
+    """Run a tool in a thread, and await on the loop what it returns."""
     loop = get_running_loop()
     ends = None if seconds is None else loop.time() + seconds
     try:
@@ -247,6 +243,8 @@ async def _convert_in_thread(
         result: ToolResult = await run_in_thread(work, seconds, route.settings, get_running_loop(), cancellation)
     except ThreadAbandoned as abandoned:
         raise abandoned.reason from None
+    if route.tool.options.return_direct:
+        result.__dict__["return_direct"] = True
     return result
 
 
@@ -298,8 +296,6 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901 - a
                 result = truncate_result(result, route.max_result_bytes, _get_store(route, options.run))
             elif result.full_text_digest is not None:
                 link_result(result, route.root, _get_store(route, options.run))
-            if options_of_tool.return_direct:
-                result.__dict__["return_direct"] = True
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
             result = await current.fail(error)
         finally:
@@ -316,7 +312,7 @@ async def _invoke(current: CurrentCall, values: Mapping[str, Any]) -> tuple[Any,
     if route.plain_function is None or current.options.retry is not INHERIT:
         return await _run_attempts(current, values)
     work = partial(route.plain_function, **values)
-    return await _run_plain_in_thread(route, work, current.get_remaining(), current.cancellation), values
+    return await _run_in_thread(route, work, current.get_remaining(), current.cancellation), values
 
 
 async def _run_attempts(current: CurrentCall, values: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:

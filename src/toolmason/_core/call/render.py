@@ -63,11 +63,22 @@ def _read_items(tool: str, value: Iterator[Any]) -> list[Any]:
     return items
 
 
-def make_renderer(tool: Tool, compiled: CompiledTool) -> Renderer:  # noqa: C901 - one function: each layer costs a tenth of a call
-    """Return a function that renders a tool's return value, with fast paths for the common cases.
+def make_renderer(tool: Tool, compiled: CompiledTool) -> Renderer:
+    """Return a function that renders a tool's return value. It raises NeedsThread if it would run code of the tool."""
+    render = _make_value_renderer(tool, compiled)
+    if not tool.options.return_direct:
+        return render
 
-    It raises NeedsThread if it would run code of the tool.
-    """
+    def render_direct(value: Any, values: Mapping[str, Any]) -> ToolResult:
+        result = render(value, values)
+        result.__dict__["return_direct"] = True
+        return result
+
+    return render_direct
+
+
+def _make_value_renderer(tool: Tool, compiled: CompiledTool) -> Renderer:  # noqa: C901 - one function: each layer costs a tenth of a call
+    """Return a function that renders a tool's return value, with fast paths for the common cases."""
     if (tool_renderer := compiled.renderer) is not None:
         return lambda value, values: tool_renderer(value)  # noqa: ARG005 - the values are only for text with ${...} placeholders
     if tool.options.converter is not None:

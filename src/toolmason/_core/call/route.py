@@ -126,6 +126,8 @@ class Route:
     """Middleware of each toolbox, outermost first. The lists may grow."""
     hooks: Collection[Any]
     """Truthy if there is any middleware. Of one toolbox, the list itself."""
+    has_ordered_values: bool
+    """True if the bound values are always in the order of the parameters."""
     trace: TraceOptions
     """Options of the spans. The log shows arguments and results if the spans do."""
     runner: CallRunner = field(init=False)
@@ -174,6 +176,9 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         semaphores=_get_semaphores(tool, chain),
         middleware=tuple(policy.state.middleware for policy in reversed(chain)),
         hooks=chain[0].state.middleware if len(chain) == 1 else HookLists(policy.state.middleware for policy in chain),
+        has_ordered_values=compiled.function is not None
+        and not compiled.accepts_extra
+        and compiled.on_arguments is None,
         trace=get_trace_options(context),
     )
 
