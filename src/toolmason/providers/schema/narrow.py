@@ -33,6 +33,8 @@ _STRUCTURE_KEYWORDS: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "patternProperties", "items", "prefixItems", "enum"}
     | {"const", "anyOf", "oneOf", "allOf", "$ref", "$defs", "definitions", "description"}
 )
+_SCALAR_KEYWORDS: Final = frozenset({"type", "description", "default"})
+_SCALAR_KINDS: Final = ("string", "integer", "number", "boolean", "null")
 _MAX_DEPTH: Final = 200
 """Deeper than any real schema; guarantees that the recursion ends."""
 _MAX_STEPS: Final = 10_000
@@ -162,7 +164,10 @@ class SchemaNarrower:
 
     def narrow_node(self, schema: Any, path: str, depth: int) -> dict[str, Any]:
         """Return one schema and everything in it in the dialect."""
-        self.max_depth = max(self.max_depth, depth)
+        if depth > self.max_depth:
+            self.max_depth = depth
+        if type(schema) is dict and schema.keys() <= _SCALAR_KEYWORDS and schema.get("type") in _SCALAR_KINDS:
+            return self._narrow_scalar(schema, path)
         if not isinstance(schema, Mapping):
             if schema is False:
                 self.add_loss(path, "no value is allowed, which has no equivalent", changes_meaning=True)
@@ -176,6 +181,16 @@ class SchemaNarrower:
         if "allOf" in schema and not self._allows_keyword("allOf"):
             schema = self._merge_all_of(schema, path)
         return self._narrow_plain(modernize(schema), path, depth)
+
+    def _narrow_scalar(self, schema: Mapping[str, Any], path: str) -> dict[str, Any]:
+        """Return a scalar with at most a description and a default, as most properties are."""
+        self._spend(schema)
+        narrowed, sentences = {"type": schema["type"]}, list[str]()
+        if "default" in schema:
+            self._apply_keyword("default", schema["default"], narrowed, sentences, path)
+        if text := add_sentences(schema.get("description"), sentences):
+            narrowed["description"] = text
+        return narrowed
 
     def _allows_keyword(self, keyword: str) -> bool:
         return self.dialect.keywords is None or keyword in self.dialect.keywords
