@@ -261,6 +261,40 @@ async def test_a_key_that_appears_twice_is_found_among_colons_in_strings(text):
     assert "the key 'link' appears twice" in str(error)
 
 
+class Place(pydantic.BaseModel):
+    street: str
+    zip: str = ""
+
+
+class Map(pydantic.BaseModel):
+    places: dict[str, int]
+
+
+@pytest.mark.parametrize(
+    ("hint", "text"),
+    [
+        (Place, '{"street": "a", "street": "b"}'),
+        (Place, '{"street": "a", "str\\u0065et": "b"}'),
+        (list[Place], '[{"street": "a"}, {"street": "b", "street" : "c"}]'),
+        (Map, '{"places": {"x": 1, "x": 2}}'),
+        (dict[str, Place], '{"x": {"street": "a"}, "x": {"street": "b"}}'),
+        (Any, '{"x": {"y": 1, "y": 2}}'),
+    ],
+    ids=["model", "escaped", "list", "map", "map of models", "untyped"],
+)
+async def test_a_key_that_appears_twice_is_found_at_every_depth(hint, text):
+    async def visit(place, by: str = "car") -> str:
+        return "ran"
+
+    visit.__annotations__["place"] = hint
+    schema = {"type": "object", "properties": {"place": {"type": "object", "properties": {"other": {}}}}}
+    box = Toolbox(visit, Tool.from_schema("open", "", schema, lambda arguments, context: "ran"))
+
+    assert "appears twice" in str(await refused(box, "visit", f'{{"place": {text}}}'))
+    if text.startswith("{"):
+        assert "appears twice" in str(await refused(box, "open", f'{{"place": {text}}}'))
+
+
 @pytest.mark.parametrize("link", ["http://a.example:80/b?c=10:30", "a : b", 'say ":"', "10:30\n:"])
 async def test_colons_in_strings_are_no_keys(link):
     async def visit(link: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import marshal
 import re
+import sys
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, Final, TypeAlias
@@ -24,7 +25,7 @@ from toolmason._core.arguments.problems import (
 )
 from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer, matches_type
 from toolmason._core.define.inputs import Inputs
-from toolmason._core.define.schema_nodes import iter_alternatives, resolve
+from toolmason._core.define.schema_nodes import iter_alternatives, iter_subschemas, resolve
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments, Repair
 from toolmason._wire import LARGE_NUMBER, DuplicateKey, load_json, pause_garbage_collection
@@ -48,6 +49,8 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
     validate, validate_strict = inputs.validate_json, inputs.validate_strict
     needs_bounds_check = inputs.unbounded_depth or inputs.may_hold_nan or inputs.has_fixed_numbers
     has_decimals = inputs.has_decimals
+    # A strict validator drops unknown keys, which `_check_keys` logs.
+    key_texts = _quote_keys(inputs) if validate_strict is None else ()
     max_bytes = settings.argument_bytes
     max_search_bytes = settings.duplicate_key_bytes
 
@@ -70,7 +73,7 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
         else:
             # Every key has a colon, so as many colons as keys means no duplicate and no unknown key.
             count = len(values)
-            if raw.count(":") != count and size <= max_search_bytes and not _has_colons_in_text_only(raw, count):
+            if raw.count(":") != count and size <= max_search_bytes and not _has_each_key_once(raw, count, key_texts):
                 _check_keys(inputs, raw, tool)
             return values, ()
         return _recover(inputs, raw, tool, failure, max_search_bytes)
@@ -185,11 +188,16 @@ def _check_bounds(inputs: Inputs, raw: str, tool: str, settings: EngineSettings)
         reject(tool, "$", message, f"at most {max_depth} levels", "more")
     if inputs.has_fixed_numbers and ("true" in raw or "false" in raw):
         _reject_booleans(inputs, _parse(raw, tool), tool)
-    # Searching for one letter first is ten times as fast and usually decides.
-    if inputs.may_hold_nan and (
-        ("N" in raw and "NaN" in raw) or ("I" in raw and "Infinity" in raw) or re.search(LARGE_NUMBER, raw)
-    ):
+    if inputs.may_hold_nan and _may_hold_non_finite(raw):
         _reject_non_finite(_parse(raw, tool), tool)
+
+
+def _may_hold_non_finite(raw: str) -> bool:
+    # Searching for one letter first is ten times as fast and usually decides.
+    if ("N" in raw and "NaN" in raw) or ("I" in raw and "Infinity" in raw):
+        return True
+    has_large_digits = "e" in raw or "E" in raw or len(raw) > sys.float_info.max_10_exp
+    return has_large_digits and re.search(LARGE_NUMBER, raw) is not None
 
 
 def _reject_non_finite(data: Mapping[str, Any], tool: str) -> None:
@@ -260,11 +268,22 @@ def _extract_brackets(text: str) -> bytes:
     return b"".join(brackets.split(b'"')[::2]) if b'"' in brackets else brackets
 
 
-def _has_colons_in_text_only(raw: str, keys: int) -> bool:
-    """Return True if there are as many keys as expected, and the other colons are in strings, such as URLs."""
-    if raw.count('":') != keys:
+def _has_each_key_once(raw: str, count: int, key_texts: tuple[str, ...]) -> bool:
+    """Return True if no key appears twice, as far as a search in the text can tell."""
+    if "\\" in raw:
         return False
-    return not (" :" in raw or "\n:" in raw or "\t:" in raw or "\r:" in raw)
+    if raw.count('":') == count:  # the other colons are in strings, such as URLs
+        return not (" :" in raw or "\n:" in raw or "\t:" in raw or "\r:" in raw)
+    return bool(key_texts) and all(raw.count(text) < 2 for text in key_texts)  # noqa: PLR2004 - at most once
+
+
+def _quote_keys(inputs: Inputs) -> tuple[str, ...]:
+    """Return every key of the arguments in quotes, at any depth; nothing if a map may have any key."""
+    nodes = [node for node in iter_subschemas(inputs.schema) if node.get("type") == "object"]
+    has_maps = any("properties" not in node or node.get("additionalProperties") for node in nodes)
+    if has_maps or inputs.unbounded_depth or not inputs.has_known_keys:
+        return ()
+    return tuple(dict.fromkeys(f'"{key}"' for node in nodes for key in node["properties"]))
 
 
 def _check_keys(inputs: Inputs, raw: str, tool: str) -> None:

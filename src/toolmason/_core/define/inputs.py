@@ -56,6 +56,8 @@ class Inputs:
     """Strict validator that drops unknown keys. None if unknown keys must be reported."""
     has_decimals: bool = False
     """True if a parameter is a decimal, which pydantic also parses from a string."""
+    has_known_keys: bool = False
+    """True if the schema names every key that reaches the tool, except those of maps."""
 
     @cached_property
     def unbounded_depth(self) -> bool:
@@ -116,6 +118,7 @@ def compile_inputs(fn: Any, signature: Signature, *, extra: Extra, strict_types:
         enum_names=compiled.enum_names,
         has_decimals=compiled.has_decimals,
         validate_strict=compiled.validate_strict if extra == "ignore" and not accepts_extra else None,
+        has_known_keys=not accepts_extra,
     )
 
 

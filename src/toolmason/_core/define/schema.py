@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from inspect import cleandoc
-from typing import Annotated, Any, NotRequired, Required, cast
+from typing import Annotated, Any, Final, Literal, NotRequired, Required, cast, get_args, get_origin
 
 from pydantic import (
     ConfigDict,
@@ -196,6 +196,8 @@ def _compile_plain_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys) -> 
     """
     core_fields: dict[str, core_schema.TypedDictField] = {}
     properties: dict[str, Any] = {}
+    if not all(_may_be_plain(spec.hint) for spec in fields.values()):
+        return None
     for name, spec in fields.items():
         try:
             compiled = None if spec.schema is not None else _compile_plain_type(spec.hint, repr(spec.hint))
@@ -229,6 +231,17 @@ def _compile_plain_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys) -> 
         return None
 
 
+def _may_be_plain(hint: Any) -> bool:
+    """Return False if a type names a class that is not of the standard library. Asking costs less than compiling."""
+    if isinstance(hint, type):
+        return hint.__module__ in _PLAIN_MODULES
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return _may_be_plain(hint.__origin__)
+    return origin is Literal or all(map(_may_be_plain, get_args(hint)))
+
+
+_PLAIN_MODULES: Final = frozenset({"builtins", "datetime", "uuid", "pathlib", "ipaddress", "re", "collections.abc"})
 _SCALARS: dict[Any, tuple[CoreSchema, JsonSchemaValue]] = {
     str: (core_schema.str_schema(), {"type": "string"}),
     int: (core_schema.int_schema(), {"type": "integer"}),

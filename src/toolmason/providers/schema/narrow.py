@@ -164,8 +164,7 @@ class SchemaNarrower:
 
     def narrow_node(self, schema: Any, path: str, depth: int) -> dict[str, Any]:
         """Return one schema and everything in it in the dialect."""
-        if depth > self.max_depth:
-            self.max_depth = depth
+        self.max_depth = max(self.max_depth, depth)
         if type(schema) is dict and schema.keys() <= _SCALAR_KEYWORDS and schema.get("type") in _SCALAR_KINDS:
             return self._narrow_scalar(schema, path)
         if not isinstance(schema, Mapping):
