@@ -41,6 +41,7 @@ class ToolLookup:
         self._resolved: dict[str, Route] = {}
         """Routes of tools that only a resolver knows. A run does not share them."""
         self._sorted: tuple[int, Sequence[Tool]] | None = None
+        self._names: tuple[Sequence[Tool], tuple[str, ...]] | None = None
         self._definitions: dict[tuple[str, Strict, bool, bool], list[dict[str, Any]]] = {}
 
     @property
@@ -86,10 +87,13 @@ class ToolLookup:
         store = self.state.result_store
         return make_result_reader(store) if name == READ_RESULT and len(store) else None
 
-    def list_names(self) -> list[str]:
+    def list_names(self) -> tuple[str, ...]:
         """Return the names of the tools that exist for every context, sorted."""
-        tools = {**self.listed_remote_tools, **self.state.catalog.tools}
-        return sorted([name for name, tool in tools.items() if tool.options.enabled is True])
+        tools = self.list_tools()
+        if self._names is None or self._names[0] is not tools:
+            names = (tool.name for tool in tools if tool.options.enabled is True)
+            self._names = (tools, tuple(dict.fromkeys(names)))
+        return self._names[1]
 
     def list_tools(self) -> Sequence[Tool]:
         """Return the tools, sorted by name, without `read_result`."""
