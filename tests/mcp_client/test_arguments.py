@@ -2,14 +2,16 @@
 
 import json
 import time
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from mcp.server.mcpserver import MCPServer
 from mcp_types import CallToolResult, Tool
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
+from pydantic_core import to_jsonable_python
 
 from toolmason import McpServer, Toolbox
+from toolmason import Tool as LocalTool
 from toolmason.chat import Chat
 from toolmason.mcp_client.calls.remote_tools import RemoteTool
 from toolmason.providers import codec
@@ -135,6 +137,77 @@ async def test_nulls_of_a_strict_definition_reach_no_server_whichever_way():
 
     assert set(definition["parameters"]["required"]) == {"text", "limit", "only"}
     assert [called.text, decoded[0].text, chatted.results[0].text] == ["x 5 3"] * 3
+
+
+class Cat(BaseModel):
+    """A cat."""
+
+    kind: Literal["cat"]
+    lives: int = 9
+
+
+class Dog(BaseModel):
+    """A dog."""
+
+    kind: Literal["dog"]
+    age: int = 2
+    mood: Literal["calm", "wild"] = "calm"
+    owner: Filter | None = None
+
+
+class Bird(BaseModel):
+    """A bird, which no fixed value tells apart from a fish."""
+
+    wings: int
+    song: str = "tweet"
+
+
+class Fish(BaseModel):
+    """A fish."""
+
+    fins: int
+    song: str | None
+
+
+Tagged = Annotated[Cat | Dog, Field(discriminator="kind")]
+
+
+def keep(
+    pet: Cat | Dog, tagged: Tagged | None, pets: list[Cat | Dog], wild: Bird | Fish, pair: tuple[Dog, int] | None = None
+) -> list[Any]:
+    """Keep pets."""
+    return [pet, tagged, pets, wild, pair]
+
+
+DOG = {"kind": "dog", "age": None, "mood": None, "owner": {"tag": "a", "size": None}}
+PLAIN_DOG = {"kind": "dog", "age": 2, "mood": "calm", "owner": {"tag": "a", "size": 3}}
+
+
+@pytest.mark.row("L4-24", "P24")
+@pytest.mark.parametrize("where", ["local", "our server", "server of the SDK"])
+async def test_a_null_in_one_of_several_types_means_left_out(where):
+    """A strict definition keeps the alternatives of a union, and requires every key of each."""
+    server = MCPServer("zoo")
+    server.tool()(keep)
+    sources = {
+        "local": LocalTool.from_function(keep),
+        "our server": McpServer.of("zoo", Toolbox(LocalTool.from_function(keep))),
+        "server of the SDK": McpServer.of("zoo", server),
+    }
+    arguments = {"pet": DOG, "tagged": DOG, "pets": [DOG], "wild": {"wings": 2, "song": None}, "pair": [DOG, 1]}
+    async with Toolbox(sources[where]) as box:
+        result = await box.call("keep", arguments)
+
+    bird = {"wings": 2, "song": "tweet"}
+    assert to_jsonable_python(result.unwrap()) == [PLAIN_DOG, PLAIN_DOG, [PLAIN_DOG], bird, [PLAIN_DOG, 1]]
+
+
+async def test_a_null_that_one_of_several_types_needs_is_sent():
+    one, other = ({"type": "object", "properties": {"n": {"type": kind}}} for kind in ("integer", "null"))
+    box, sent = box_of({"type": "object", "properties": {"a": {"oneOf": [one, other]}, "b": {"allOf": [one]}}})
+    result = await box.call("t", {"a": {"n": None}, "b": {"n": None}})
+
+    assert (result.ok, sent) == (True, [{"a": {"n": None}, "b": {}}])
 
 
 @pytest.mark.parametrize("declared", [None, True, {"type": "string"}])

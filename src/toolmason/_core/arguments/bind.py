@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from itertools import chain, repeat
 from typing import Any, Final, TypeAlias
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
@@ -23,9 +24,9 @@ from toolmason._core.arguments.problems import (
     make_problems,
     reject,
 )
-from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer, matches_type
+from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer, matches_fixed_values, matches_type
 from toolmason._core.define.inputs import Inputs
-from toolmason._core.define.schema_nodes import iter_alternatives, iter_subschemas, resolve
+from toolmason._core.define.schema_nodes import iter_alternatives, iter_subschemas
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments, Repair
 from toolmason._wire import LARGE_NUMBER, DuplicateKey, load_json, pause_garbage_collection
@@ -460,31 +461,51 @@ _MAX_NULL_STEPS: Final = 100_000
 def _drop_nulls(data: Any, schema: Any, root: Mapping[str, Any], steps_left: list[int], depth: int) -> Any:
     if not isinstance(data, (dict, list)) or not isinstance(schema, dict) or depth > 64:  # noqa: PLR2004 - deeper than any useful schema
         return data
-    schema = _choose_alternative(data, resolve(schema, root), root, steps_left)
+    options = _find_alternatives(data, schema, root, steps_left)
+    if not options:
+        return data
+
+    def drop(value: Any, parts: list[Any]) -> Any:
+        part = parts[0] if len(parts) == 1 else {"anyOf": [part for part in parts if isinstance(part, dict)]}
+        return _drop_nulls(value, part, root, steps_left, depth + 1)
+
     if isinstance(data, list):
-        items = schema.get("items")
-        return [_drop_nulls(item, items, root, steps_left, depth + 1) for item in data] if items else data
-    properties, required = schema.get("properties", {}), set(schema.get("required", ()))
-    return {
-        key: _drop_nulls(value, properties.get(key), root, steps_left, depth + 1)
-        for key, value in data.items()
-        if value is not None
-        or key in required
-        or key not in properties
-        or _admits_null(properties[key], root, steps_left)
-    }
+        rows = [chain(option.get("prefixItems", ()), repeat(option.get("items"))) for option in options]
+        return [drop(item, list(parts)) for item, parts in zip(data, zip(*rows, strict=False), strict=False)]
+    dropped = {}
+    for key, value in data.items():
+        holders = [option for option in options if key in option.get("properties", ())]
+        parts = [option["properties"][key] for option in holders]
+        if value is not None:
+            dropped[key] = drop(value, parts or [option.get("additionalProperties") for option in options])
+        elif not holders or any(
+            key in option.get("required", ()) or _admits_null(part, root, steps_left)
+            for option, part in zip(holders, parts, strict=True)
+        ):
+            dropped[key] = value
+    return dropped
 
 
-def _choose_alternative(
+def _find_alternatives(
     data: Any, schema: Mapping[str, Any], root: Mapping[str, Any], steps_left: list[int]
-) -> Mapping[str, Any]:
-    """Return the only alternative of a union that data of this type can match, or the schema itself."""
-    branches = schema.get("anyOf") or schema.get("oneOf")
-    if not isinstance(branches, list) or len(branches) > steps_left[0]:
-        return schema
-    steps_left[0] -= len(branches)
-    fitting = [branch for branch in (resolve(branch, root) for branch in branches) if matches_type(data, branch)]
-    return fitting[0] if len(fitting) == 1 else schema
+) -> list[Mapping[str, Any]]:
+    """Return the alternatives that data can match: by its type, by its fixed values, and by its keys."""
+    found = []
+    for node in iter_alternatives(schema, root, ("anyOf", "oneOf", "allOf")):
+        steps_left[0] -= 1
+        if steps_left[0] < 0:
+            return []
+        if matches_type(data, node):
+            found.append(node)
+    if isinstance(data, dict) and len(found) > 1:
+        found = [node for node in found if matches_fixed_values(data, node)] or found
+        found = [node for node in found if _has_exact_keys(data, node)] or found
+    return found
+
+
+def _has_exact_keys(data: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
+    """Return True if an object has all required keys of an alternative, and only keys that it declares."""
+    return data.keys() <= schema.get("properties", {}).keys() and data.keys() >= set(schema.get("required", ()))
 
 
 def _admits_null(schema: Any, root: Mapping[str, Any], steps_left: list[int]) -> bool:

@@ -80,7 +80,7 @@ class ArgumentRepairer:
         if not isinstance(value, (dict, list)):
             return value
         if isinstance(value, dict) and len(fitting) > 1:
-            fitting = [option for option in fitting if _discriminators_match(value, option)]
+            fitting = [option for option in fitting if matches_fixed_values(value, option)]
         if len(fitting) != 1:
             return value
         if isinstance(value, dict):
@@ -159,14 +159,14 @@ def matches_type(value: Any, schema: Mapping[str, Any]) -> bool:
     return kind in wanted or (kind == "integer" and "number" in wanted)
 
 
-def _discriminators_match(value: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
+def matches_fixed_values(value: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
     """Return True if an object has the fixed values of an alternative, such as a discriminator."""
     fixed_properties = (
         (key, part)
         for key, part in schema.get("properties", {}).items()
         if isinstance(part, dict) and not part.keys().isdisjoint(("const", "enum"))
     )
-    return all(key not in value or matches_type(value[key], part) for key, part in fixed_properties)
+    return all(value.get(key) is None or matches_type(value[key], part) for key, part in fixed_properties)
 
 
 def parse_exact_number(text: str, *, whole: bool) -> Any:
