@@ -113,7 +113,8 @@ async def test_the_result_says_how_to_trust_the_tool():
         result = await run.call("work", {"item": "x"})
 
     assert "`toolmason lock TARGET --approve s --file our.lock`" in result.error.message
-    assert "trust=True" in result.error.request.reason
+    assert "or has trust=False" in result.error.request.reason
+    assert "pass trust=True to McpServer.from_config or to the server" in result.error.request.reason
     assert result.error.message in result.text
 
 

@@ -85,8 +85,9 @@ class SeenTools:
                 f"Trust that server in {server.name!r}, or run {command} to trust the tool as it is now."
             )
         return (
-            f"Server {server.name!r} comes from a configuration file, and the tool does not say that it is read-only. "
-            f"Run {command} to trust its tools as they are now, or pass trust=True to McpServer.from_config."
+            f"Server {server.name!r} comes from a configuration file or has trust=False, and the tool does not say "
+            f"that it is read-only. Run {command} to trust its tools as they are now, or pass trust=True to "
+            "McpServer.from_config or to the server."
         )
 
 
