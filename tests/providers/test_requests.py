@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from providers.judges import objections
 from providers.samples import CHATS, LINK, PDF, PNG, WAV, box, get_weather, transcript
-from toolmason import EmbeddedResource, Message, Text, Toolbox, ToolCall, ToolResult
+from toolmason import EmbeddedResource, Message, ResourceLink, Text, Toolbox, ToolCall, ToolResult
 from toolmason.errors import ConfigError, ToolError
 from toolmason.models import ModelRequest, ToolChoice
 from toolmason.providers import check_body, codec, repair
@@ -86,6 +86,35 @@ def test_an_image_in_a_result_goes_to_the_slot_that_each_provider_has():
     assert codec("gemini").result(result)["functionResponse"]["parts"][0]["inlineData"]["mimeType"] == "image/png"
     assert [m["role"] for m in chat] == ["user", "assistant", "tool", "user"]
     assert chat[3]["content"][1]["type"] == "image_url"
+
+
+PHOTO = ResourceLink("https://shop.example/tea.png", "tea", "image/png")
+
+
+@pytest.mark.parametrize(
+    ("provider", "expected"),
+    [
+        ("openai", {"type": "input_image", "image_url": PHOTO.uri, "detail": "auto"}),
+        ("openai-chat", {"type": "image_url", "image_url": {"url": PHOTO.uri}}),
+        ("anthropic", {"type": "image", "source": {"type": "url", "url": PHOTO.uri}}),
+        ("gemini", {"text": f"[resource tea: {PHOTO.uri}]"}),
+    ],
+)
+def test_the_address_of_an_image_is_an_image_if_the_user_sends_it(provider, expected):
+    """review/peers.md §3, 14: it was sent as text. In a result it still is, because a tool chose the address."""
+    link = ResourceLink("http://shop.example/tea.png", "plain", "image/png")
+    calls = [
+        Message("assistant", (), [ToolCall("c", "t", "{}")]),
+        Message("tool", results=[ToolResult("c", "t", content=(PHOTO,))]),
+    ]
+
+    body = encoded(provider, [Message("user", [PHOTO]), Message("user", [link]), *calls])
+
+    text = json.dumps(body)
+    assert text.count(json.dumps(expected)) == 1
+    assert text.count(f"[resource tea: {PHOTO.uri}]") == (2 if provider == "gemini" else 1)
+    assert text.count("[resource plain: http://") == 1
+    assert objections(provider, body) == check_body(provider, body) == []
 
 
 @pytest.mark.parametrize(
@@ -194,7 +223,9 @@ def test_arguments_that_are_not_an_object_can_be_sent_again(provider, arguments)
 WORDS = st.text(max_size=12)
 PARTS = st.one_of(
     WORDS.map(Text),
-    st.sampled_from([PNG, WAV, PDF, LINK, EmbeddedResource("file:///a", text="t"), EmbeddedResource("file:///b")]),
+    st.sampled_from(
+        [PNG, WAV, PDF, LINK, PHOTO, EmbeddedResource("file:///a", text="t"), EmbeddedResource("file:///b")]
+    ),
 )
 IDS = st.one_of(st.sampled_from(["a", "b", "call_1", "toolu_1", ""]), st.text(max_size=80))
 NAMES = st.one_of(st.sampled_from(["get_weather", "shop.find it", "gone", "näme"]), st.text(min_size=1, max_size=80))

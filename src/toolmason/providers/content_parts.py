@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from toolmason._core.values.content import Audio, Content, EmbeddedResource, Image, Text, describe_part
+from toolmason._core.values.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text, describe_part
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import ConfigError
@@ -56,6 +56,16 @@ def get_blob(part: Content) -> Blob | None:
             return Blob(kind, mime, data, uri.rpartition("/")[2] or "file")
         case _:
             return None
+
+
+def get_image_url(part: Content) -> str | None:
+    """Return the address of an image that a provider can fetch, or None.
+
+    Only for parts of the user: a link in a result is the choice of a tool, and is sent as text.
+    """
+    if not isinstance(part, ResourceLink) or part.mime_type not in IMAGE_MIME_TYPES:
+        return None
+    return part.uri if part.uri.isascii() and part.uri.startswith("https://") else None
 
 
 def replace_surrogates(text: str) -> str:

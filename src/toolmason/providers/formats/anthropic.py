@@ -151,7 +151,7 @@ class AnthropicCodec(ItemCodec):
         if message.role == "tool":
             return [self.result(result, names) for result in message.results]
         if message.role == "user":
-            return [part for part in map(_format_part, message.content) if part is not None]
+            return [part for part in map(_format_user_part, message.content) if part is not None]
         return []
 
     @override
@@ -216,6 +216,11 @@ class AnthropicCodec(ItemCodec):
     @override
     def format_text(self, text: str) -> Body:
         return {"type": "text", "text": text}
+
+
+def _format_user_part(part: Content) -> Body | None:
+    url = content_parts.get_image_url(part)
+    return {"type": "image", "source": {"type": "url", "url": url}} if url else _format_part(part)
 
 
 def _format_part(part: Content) -> Body | None:

@@ -147,7 +147,7 @@ class OpenAiResponsesCodec(ItemCodec):
         provider_items = [dict(item) for item in get_provider_items(message, self.name)]
         if provider_items and not message.content:
             return provider_items
-        parts = [_format_part(part) for part in message.content]
+        parts = [_format_user_part(part) for part in message.content]
         return [{"type": "message", "role": "user", "content": parts}, *provider_items]
 
     @override
@@ -204,6 +204,11 @@ class OpenAiResponsesCodec(ItemCodec):
     @override
     def format_text(self, text: str) -> Body:
         return {"type": "message", "role": "assistant", "content": text}
+
+
+def _format_user_part(part: Content) -> Body:
+    url = content_parts.get_image_url(part)
+    return {"type": "input_image", "image_url": url, "detail": "auto"} if url else _format_part(part)
 
 
 def _format_part(part: Content) -> Body:

@@ -155,8 +155,10 @@ class OpenAiChatCodec(Codec):
             results = [self.result(result, names) for result in message.results]
             attachments = list(_iter_attachments(message))
             return [*results, {"role": "user", "content": attachments}] if attachments else results
-        if message.role == "user" and any(map(content_parts.get_blob, message.content)):
-            return [{"role": "user", "content": [_format_part(part) for part in message.content]}]
+        if message.role == "user" and any(
+            content_parts.get_blob(part) or content_parts.get_image_url(part) for part in message.content
+        ):
+            return [{"role": "user", "content": [_format_user_part(part) for part in message.content]}]
         text = content_parts.join_parts(message.content)
         if not message.calls:
             return [{"role": message.role, "content": text}]
@@ -244,6 +246,11 @@ def _restore_state(item: Body, state: Mapping[str, Any]) -> Body:
 def _get_extra_content(call: Any) -> Body:
     extra = call.get("extra_content") if isinstance(call, Mapping) else None
     return {"extra_content": extra} if extra else {}
+
+
+def _format_user_part(part: Content) -> Body:
+    url = content_parts.get_image_url(part)
+    return {"type": "image_url", "image_url": {"url": url}} if url else _format_part(part)
 
 
 def _format_part(part: Content) -> Body:
