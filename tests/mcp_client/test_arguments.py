@@ -12,6 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from toolmason import McpServer, Toolbox
 from toolmason import Tool as LocalTool
+from toolmason._core.arguments.bind import drop_nulls
 from toolmason.chat import Chat
 from toolmason.mcp_client.calls.remote_tools import RemoteTool
 from toolmason.providers import codec
@@ -208,6 +209,38 @@ async def test_a_null_that_one_of_several_types_needs_is_sent():
     result = await box.call("t", {"a": {"n": None}, "b": {"n": None}})
 
     assert (result.ok, sent) == (True, [{"a": {"n": None}, "b": {}}])
+
+
+async def test_a_null_in_a_place_that_takes_any_object_is_sent():
+    declared = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    box, sent = box_of({"type": "object", "properties": {"a": {"anyOf": [{"type": "object"}, declared]}}})
+    result = await box.call("t", {"a": {"n": None}})
+
+    assert (result.ok, sent) == (True, [{"a": {"n": None}}])
+
+
+def make_objects(number: int, fixed: int) -> list[dict[str, Any]]:
+    values = {f"c{index}": {"const": 1} for index in range(fixed)}
+    properties = {"a": {"type": "integer"}, **values}
+    return [{"type": "object", "title": str(index), "properties": properties} for index in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("union", "data"),
+    [
+        (make_objects(5000, 0), {f"k{index}": index for index in range(20_000)}),
+        (make_objects(5000, 0), [{"a": None}] * 20_000),
+        (make_objects(10, 1000), [{"a": None}] * 20_000),
+    ],
+    ids=["keys", "items", "fixed values"],
+)
+def test_the_search_for_nulls_in_a_large_union_is_bounded(union, data):
+    schema = {"anyOf": [*union, {"type": "array", "items": {"anyOf": union}}]}
+    started = time.process_time()
+    found = drop_nulls(data, schema, schema)
+
+    assert time.process_time() - started < 3  # 20 s without the bounds
+    assert len(found) == len(data)
 
 
 @pytest.mark.parametrize("declared", [None, True, {"type": "string"}])

@@ -59,10 +59,7 @@ def get_blob(part: Content) -> Blob | None:
 
 
 def get_image_url(part: Content) -> str | None:
-    """Return the address of an image that a provider can fetch, or None.
-
-    Only for parts of the user: a link in a result is the choice of a tool, and is sent as text.
-    """
+    """Return the address of an image that a provider may fetch, or None. Not for results: a tool chose those."""
     if not isinstance(part, ResourceLink) or part.mime_type not in IMAGE_MIME_TYPES:
         return None
     return part.uri if part.uri.isascii() and part.uri.startswith("https://") else None

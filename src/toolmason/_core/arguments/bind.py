@@ -24,7 +24,7 @@ from toolmason._core.arguments.problems import (
     make_problems,
     reject,
 )
-from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer, matches_fixed_values, matches_type
+from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer, find_alternatives, matches_type
 from toolmason._core.define.inputs import Inputs
 from toolmason._core.define.schema_nodes import iter_alternatives, iter_subschemas
 from toolmason._core.values.policy import EngineSettings
@@ -461,8 +461,7 @@ _MAX_NULL_STEPS: Final = 100_000
 def _drop_nulls(data: Any, schema: Any, root: Mapping[str, Any], steps_left: list[int], depth: int) -> Any:
     if not isinstance(data, (dict, list)) or not isinstance(schema, dict) or depth > 64:  # noqa: PLR2004 - deeper than any useful schema
         return data
-    options = _find_alternatives(data, schema, root, steps_left)
-    if not options:
+    if not (options := find_alternatives(data, schema, root, steps_left)):
         return data
 
     def drop(value: Any, parts: list[Any]) -> Any:
@@ -474,38 +473,18 @@ def _drop_nulls(data: Any, schema: Any, root: Mapping[str, Any], steps_left: lis
         return [drop(item, list(parts)) for item, parts in zip(data, zip(*rows, strict=False), strict=False)]
     dropped = {}
     for key, value in data.items():
-        holders = [option for option in options if key in option.get("properties", ())]
-        parts = [option["properties"][key] for option in holders]
-        if value is not None:
-            dropped[key] = drop(value, parts or [option.get("additionalProperties") for option in options])
-        elif not holders or any(
-            key in option.get("required", ()) or _admits_null(part, root, steps_left)
-            for option, part in zip(holders, parts, strict=True)
+        parts = [(option, option["properties"][key]) for option in options if key in option.get("properties", ())]
+        if isinstance(value, (dict, list)):
+            others = [option.get("additionalProperties") for option in options]
+            dropped[key] = drop(value, [part for _, part in parts] or others)
+        # An alternative that declares no keys accepts any, with null as well.
+        elif (
+            value is not None
+            or not (parts and all("properties" in option for option in options))
+            or any(key in option.get("required", ()) or _admits_null(part, root, steps_left) for option, part in parts)
         ):
             dropped[key] = value
     return dropped
-
-
-def _find_alternatives(
-    data: Any, schema: Mapping[str, Any], root: Mapping[str, Any], steps_left: list[int]
-) -> list[Mapping[str, Any]]:
-    """Return the alternatives that data can match: by its type, by its fixed values, and by its keys."""
-    found = []
-    for node in iter_alternatives(schema, root, ("anyOf", "oneOf", "allOf")):
-        steps_left[0] -= 1
-        if steps_left[0] < 0:
-            return []
-        if matches_type(data, node):
-            found.append(node)
-    if isinstance(data, dict) and len(found) > 1:
-        found = [node for node in found if matches_fixed_values(data, node)] or found
-        found = [node for node in found if _has_exact_keys(data, node)] or found
-    return found
-
-
-def _has_exact_keys(data: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
-    """Return True if an object has all required keys of an alternative, and only keys that it declares."""
-    return data.keys() <= schema.get("properties", {}).keys() and data.keys() >= set(schema.get("required", ()))
 
 
 def _admits_null(schema: Any, root: Mapping[str, Any], steps_left: list[int]) -> bool:

@@ -9,11 +9,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from itertools import islice
 from typing import Any, Final
 
 from pydantic_core import from_json
 
-from toolmason._core.define.schema_nodes import EnumNames, get_json_type, iter_alternatives
+from toolmason._core.define.schema_nodes import EnumNames, get_json_type, iter_alternatives, resolve
 from toolmason._core.values.results import Repair
 
 _INTEGER: Final = re.compile(r"[+-]?\d{1,4300}")
@@ -23,6 +24,7 @@ _LARGEST_EXACT_FLOAT: Final = 2.0**53
 _BOOLEAN_WORDS: Final = {"true": True, "false": False}
 _MAX_DEPTH: Final = 64
 _UNION_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
+_CONTENT_KEYWORDS: Final = frozenset({"properties", "items", "prefixItems"})
 _INDIRECT_KEYWORDS: Final = frozenset({"$ref", *_UNION_KEYWORDS})
 _FREE_OPTIONS: Final = 16
 _SPARE_STEPS: Final = 100_000
@@ -80,7 +82,7 @@ class ArgumentRepairer:
         if not isinstance(value, (dict, list)):
             return value
         if isinstance(value, dict) and len(fitting) > 1:
-            fitting = [option for option in fitting if matches_fixed_values(value, option)]
+            fitting = [option for option in fitting if _matches_fixed_values(value, option)]
         if len(fitting) != 1:
             return value
         if isinstance(value, dict):
@@ -159,14 +161,45 @@ def matches_type(value: Any, schema: Mapping[str, Any]) -> bool:
     return kind in wanted or (kind == "integer" and "number" in wanted)
 
 
-def matches_fixed_values(value: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
+def _matches_fixed_values(value: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
     """Return True if an object has the fixed values of an alternative, such as a discriminator."""
-    fixed_properties = (
-        (key, part)
-        for key, part in schema.get("properties", {}).items()
-        if isinstance(part, dict) and not part.keys().isdisjoint(("const", "enum"))
+    properties = schema.get("properties", {})
+    return all(
+        item is None
+        or not isinstance(part := properties.get(key), dict)
+        or not part.keys() & {"const", "enum"}
+        or matches_type(item, part)
+        for key, item in value.items()
     )
-    return all(value.get(key) is None or matches_type(value[key], part) for key, part in fixed_properties)
+
+
+def find_alternatives(
+    data: Any, schema: Any, root: Mapping[str, Any], steps_left: list[int]
+) -> Sequence[Mapping[str, Any]]:
+    """Return the alternatives of a schema that data can match: by its type, by its fixed values, and by its keys."""
+    schema = resolve(schema, root)
+    if schema.keys().isdisjoint(_UNION_KEYWORDS):
+        return (schema,)
+    nodes = [*islice(iter_alternatives(schema, root, _UNION_KEYWORDS), max(steps_left[0], 1))]
+    found = [
+        node
+        for node in nodes
+        if matches_type(data, node)
+        and (node.keys() & _CONTENT_KEYWORDS or ("type" in node and node.keys().isdisjoint(_UNION_KEYWORDS)))
+    ]
+    steps_left[0] -= len(nodes) - 1 + max(len(found) - 1, 0) * len(data)
+    if steps_left[0] < 0:
+        return ()
+    if isinstance(data, dict) and len(found) > 1:
+        found = [node for node in found if _matches_fixed_values(data, node)] or found
+        found = [node for node in found if _has_exact_keys(data, node)] or found
+    return found
+
+
+def _has_exact_keys(data: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
+    """Return True if an object has all required keys of an alternative, and only keys that it declares."""
+    is_declared = "properties" not in schema or data.keys() <= schema["properties"].keys()
+    return is_declared and all(key in data for key in schema.get("required", ()))
 
 
 def parse_exact_number(text: str, *, whole: bool) -> Any:

@@ -213,11 +213,9 @@ def _format_user_part(part: Content) -> Body:
 
 def _format_part(part: Content) -> Body:
     blob = content_parts.get_blob(part)
-    if blob is None:
-        return {"type": "input_text", "text": content_parts.part_to_text(part)}
-    if blob.kind == "image" and blob.mime_type in content_parts.IMAGE_MIME_TYPES:
+    if blob is not None and blob.kind == "image" and blob.mime_type in content_parts.IMAGE_MIME_TYPES:
         return {"type": "input_image", "image_url": blob.url, "detail": "auto"}
-    if blob.mime_type == content_parts.PDF_MIME_TYPE:
+    if blob is not None and blob.mime_type == content_parts.PDF_MIME_TYPE:
         return {"type": "input_file", "filename": blob.name, "file_data": blob.url}
     return {"type": "input_text", "text": content_parts.part_to_text(part)}
 
