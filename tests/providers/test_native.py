@@ -168,9 +168,14 @@ def test_a_secret_is_not_shown():
     assert "s3cret" not in repr(SERVER)
 
 
-def test_a_server_without_an_address_is_an_error():
-    with pytest.raises(DefinitionError, match="a name and a URL"):
-        RemoteMcp("crm", "crm.example")
+@pytest.mark.row("MA-34")
+@pytest.mark.parametrize(
+    ("name", "url"), [("crm", "crm.example"), ("", "https://crm.example"), ("Our CRM", "https://crm.example")]
+)
+def test_a_server_without_an_address_or_a_name_that_providers_take_is_an_error(name, url):
+    """OpenAI refuses a request with a blank in a label. A configuration replaces it by `_`."""
+    with pytest.raises(DefinitionError, match="a name without blanks and a URL"):
+        RemoteMcp(name, url)
 
 
 def test_the_configuration_switches_them_on():

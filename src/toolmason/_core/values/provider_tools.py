@@ -48,9 +48,9 @@ class RemoteMcp:
 
     @explain_arguments
     def __post_init__(self) -> None:
-        if not self.name or not self.url.startswith(("https://", "http://")):
+        if self.name.split() != [self.name] or not self.url.startswith(("https://", "http://")):
             raise DefinitionError(
-                f"RemoteMcp({self.name!r}, {self.url!r}): a name and a URL that begins with http:// or "
+                f"RemoteMcp({self.name!r}, {self.url!r}): a name without blanks and a URL that begins with http:// or "
                 "https:// are required."
             )
 
