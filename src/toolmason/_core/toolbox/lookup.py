@@ -149,8 +149,11 @@ class ToolLookup:
                 resolved = check_resolved(resolver, name, found)
                 tool = None if resolved is None else self.state.transform(resolved)
                 _log.debug("%s %s %r", type(resolver).__name__, "has no" if tool is None else "resolved", name)
-                # If both match only with case ignored, the listed tool wins.
-                if tool is not None and (listed is None or name in (listed.name, tool.name)):
+                # With case ignored, listed tools come first: one of them wins, and several are ambiguous.
+                if tool is not None and (
+                    tool.name == name
+                    or (listed is None and name.casefold() not in map(str.casefold, self.list_names()))
+                ):
                     return self._resolved.setdefault(name, self._make_route(tool))
             return route if listed is None else self.routes.setdefault(name, self._make_route(listed))
         except Exception as error:  # noqa: BLE001 - a resolver is user code; its failure must cost one call, not a batch
