@@ -267,6 +267,28 @@ async def test_a_search_without_a_find_says_so():
     assert "No line contains 'nothing'" in await read(box, result.meta["handle"], search="nothing")
 
 
+@pytest.mark.parametrize("letters", ["a", "ab", "ä", "a\n"])
+async def test_a_search_takes_no_longer_than_reading_both_texts(letters):
+    """The search of a model or a client: each place of the text once matched almost all of it."""
+    box, result = await cut_result(letters * 1_000_000)
+    handle = result.meta["handle"]
+
+    assert "No line contains" in await read(box, handle, search=letters * 100_000 + "!")
+    assert (await read(box, handle, search="\n" if "\n" in letters else letters)).startswith("1 (character ")
+
+
+async def test_more_lines_than_are_counted_are_told():
+    box, result = await cut_result("a\n" * 300_000)
+
+    assert (await read(box, result.meta["handle"], search="A")).endswith("[more than 199950 more lines]")
+
+
+async def test_letters_that_grow_in_lower_case_keep_the_positions():
+    box, result = await cut_result("İ\n" * 2_000 + "needle")
+
+    assert "2001 (character 4000): needle" in await read(box, result.meta["handle"], search="needle")
+
+
 async def test_a_search_takes_its_text_as_it_is():
     box, result = await cut_result("a+b\naab\n" * 1000)
 

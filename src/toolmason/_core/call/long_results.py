@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -30,6 +29,8 @@ _log = logging.getLogger("toolmason")
 
 _MAX_READ_CHARS: Final = 64 * 1024
 _MAX_MATCHES: Final = 50
+_MAX_COUNTED: Final = 200_000
+"""Lines that one search counts."""
 _SHARES: Final = 4
 """One user of a server can fill this part of the store."""
 _MAX_LINKS: Final = 256
@@ -232,18 +233,22 @@ def make_result_reader(store: ResultStore) -> FunctionTool:
 
 
 def _search_lines(text: str, search: str) -> str:
+    """Return the lines that contain `search`, in any case. Linear, as a regular expression would not be."""
+    lowered, wanted = text.lower(), search.lower()
+    if len(lowered) != len(text):  # some letters have two in lower case
+        lowered, wanted = text, search
     lines: list[str] = []
-    total = 0
-    offset = 0
-    pattern = re.compile(re.escape(search), re.IGNORECASE)
-    for number, line in enumerate(text.splitlines(keepends=True), start=1):
-        if match := pattern.search(line):
-            total += 1
-            if total <= _MAX_MATCHES:
-                begin = max(0, match.start() - 100)
-                lines.append(
-                    f"{number} (character {offset + match.start()}): {line[begin : match.end() + 100].strip()}"
-                )
-        offset += len(line)
-    remainder = f"\n[{total - _MAX_MATCHES} more lines]" if total > _MAX_MATCHES else ""
+    total, number, counted = 0, 1, 0
+    position = lowered.find(wanted)
+    while position >= 0 and total <= _MAX_COUNTED:
+        total += 1
+        end = text.find("\n", position) % (len(text) + 1)
+        if total <= _MAX_MATCHES:
+            number, counted = number + text.count("\n", counted, position), position
+            begin = max(text.rfind("\n", 0, position) + 1, position - 100)
+            shown = text[begin : min(end, position + len(wanted) + 100)].strip()
+            lines.append(f"{number} (character {position}): {shown}")
+        position = lowered.find(wanted, end + 1)
+    more = f"{total - _MAX_MATCHES}" if total <= _MAX_COUNTED else f"more than {_MAX_COUNTED - _MAX_MATCHES}"
+    remainder = f"\n[{more} more lines]" if total > _MAX_MATCHES else ""
     return "\n".join(lines) + remainder if lines else f"No line contains {search[:80]!r}."
