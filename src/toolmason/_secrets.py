@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 MASK: Final = "…"
 MAX_SECRETS: Final = 100
 """Maximum number of secrets of a call that are searched in text. If there are more, all of it is masked."""
+MAX_FIELDS: Final = 20_000
+"""Maximum number of values of a call in which secrets are searched. If there are more, all text is masked."""
+MAX_SCRUBBED_CHARS: Final = 32_768
+"""Maximum length of text in which secrets are searched; the rest is left out."""
 MAX_KNOWN: Final = 1000
 """Maximum number of secrets of settings that are remembered; the oldest are forgotten."""
 MIN_SECRET_CHARS: Final = 4
@@ -56,16 +60,23 @@ _URL_PASSWORD: Final = r"://[^/\s:@]*:([^/\s@]+)@"  # noqa: S105 - a pattern
 _known: dict[str, None] = {}
 
 
-def iter_secrets(content: Any, names: str = LOGGED_NAMES, *, is_secret: bool = False) -> Iterator[str]:
-    """Yield the strings in fields whose names say that they are secret, at any depth."""
-    if isinstance(content, Mapping):
-        for key, value in content.items():
-            yield from iter_secrets(value, names, is_secret=is_secret or re.search(names, str(key)) is not None)
-    elif isinstance(content, list | tuple):
-        for item in content:
-            yield from iter_secrets(item, names, is_secret=is_secret)
-    elif is_secret and isinstance(content, str) and len(content) >= MIN_SECRET_CHARS:
-        yield content
+def iter_secrets(content: Any, names: str = LOGGED_NAMES) -> Iterator[str]:
+    """Yield the strings in fields whose names say that they are secret, at any depth.
+
+    Yield an empty string instead of the rest if there are more than `MAX_FIELDS` values.
+    """
+    found, spare = [(content, False)], MAX_FIELDS
+    while found:
+        value, is_secret = found.pop()
+        if isinstance(value, Mapping | list | tuple):
+            spare -= len(value)
+            if spare < 0:
+                yield ""
+                return
+            pairs = value.items() if isinstance(value, Mapping) else (("", item) for item in value)
+            found += ((item, is_secret or bool(re.search(names, str(key)))) for key, item in pairs)
+        elif is_secret and isinstance(value, str) and len(value) >= MIN_SECRET_CHARS:
+            yield value
 
 
 def remember_secrets(settings: Any) -> None:
@@ -86,18 +97,33 @@ def mask_values(text: str, secrets: Iterable[str]) -> str:
         for form in (secret, repr(secret)[1:-1], to_json(secret).decode()[1:-1]):
             text = text.replace(form, MASK)
         if len(secret) > _MIN_PREFIX_CHARS and secret[:_MIN_PREFIX_CHARS] in text:
-            for length in range(len(secret) - 1, _MIN_PREFIX_CHARS - 1, -1):
-                text = text.replace(secret[:length], MASK)
+            text = _mask_prefixes(text, secret)
     return text
+
+
+def _mask_prefixes(text: str, secret: str) -> str:
+    """Mask the beginnings of a secret. Each character is compared once, whatever a client calls its secret."""
+    parts: list[str] = []
+    position, start = 0, secret[:_MIN_PREFIX_CHARS]
+    while (found := text.find(start, position)) >= 0:
+        end = found + _MIN_PREFIX_CHARS
+        while end < len(text) and end - found < len(secret) and text[end] == secret[end - found]:
+            end += 1
+        parts += (text[position:found], MASK)
+        position = end
+    return "".join((*parts, text[position:]))
 
 
 def scrub(text: str, *data: Any) -> str:
     """Return text without what looks like a key, without secrets of the settings, and without those in `data`."""
     secrets = set(islice((secret for item in data for secret in iter_secrets(item)), MAX_SECRETS + 1))
-    if len(secrets) > MAX_SECRETS:
+    if len(secrets) > MAX_SECRETS or "" in secrets:
         return MASK
     if not text:
         return text
+    if len(text) > MAX_SCRUBBED_CHARS:  # cut between words, so that no part of a secret is left
+        end = max(text.rfind(space, 0, MAX_SCRUBBED_CHARS) for space in " \n")
+        text = f"{text[: max(0, end)]} […{len(text) - max(0, end)} characters…]"
     secrets.update(secret for secret in _known if secret in text)
     for name, value in os.environ.items():
         if len(value) >= MIN_SETTING_CHARS:

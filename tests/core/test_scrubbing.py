@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 
 import toolmason
 from toolmason import Chat, Config, McpServer, Toolbox, ToolContext, tool
-from toolmason._secrets import MAX_KNOWN, MAX_SECRETS, _known, make_record_safe, remember_secrets, scrub
+from toolmason._secrets import (
+    MASK,
+    MAX_FIELDS,
+    MAX_KNOWN,
+    MAX_SCRUBBED_CHARS,
+    MAX_SECRETS,
+    _known,
+    make_record_safe,
+    mask_values,
+    remember_secrets,
+    scrub,
+)
 from toolmason.errors import ExecutionError, RemoteError
 from toolmason.models import ScriptedModel
 
@@ -69,6 +80,36 @@ def test_secrets_of_servers_are_masked():
     McpServer.http("h", "https://example.com", headers={"Authorization": "Custom sunny-day"})
 
     assert scrub("rainy-day, Custom sunny-day") == "…, …"
+
+
+@given(st.text("ab", min_size=9, max_size=30), st.text("ab ", max_size=60))
+def test_no_beginning_of_a_secret_stays(secret, text):
+    assert secret[:8] not in mask_values(text, [secret]).replace(MASK, " ")
+
+
+@pytest.mark.parametrize("size", [1_000, 1_000_000])
+def test_a_long_secret_of_a_client_costs_no_more_than_its_length(size):
+    assert mask_values("a" * 8 + "b" * size, ["a" * size]) == MASK + "b" * size
+    assert mask_values("aaaaaaaab" * (size // 9), ["a" * size]) == f"{MASK}b" * (size // 9)
+
+
+@pytest.mark.parametrize("before", range(0, 60, 7))
+@pytest.mark.parametrize(
+    "secret", ["postgres://app:hunter2hunter2@db/x", "Bearer abcdefghijklmnop", "env-value-1234567"]
+)
+def test_long_text_is_cut_where_no_part_of_a_secret_is_left(before, secret, monkeypatch):
+    monkeypatch.setenv("APP_TOKEN", "env-value-1234567")
+    text = "x " * (MAX_SCRUBBED_CHARS // 2 - 30) + "y" * before + " " + secret + " z" * MAX_SCRUBBED_CHARS
+    found = scrub(text)
+
+    assert len(found) < MAX_SCRUBBED_CHARS + 60
+    assert not any(part in found for part in ("hunter", "abcdef", "env-value"))
+    assert scrub("a" * 4_000_000) == " […4000000 characters…]"
+
+
+def test_no_more_than_some_values_of_a_call_are_searched():
+    assert scrub("no such user", {"items": [{"a": 1}] * MAX_FIELDS}) == MASK
+    assert scrub("no such user", {"items": [{"a": 1}] * (MAX_FIELDS // 3)}) == "no such user"
 
 
 def test_the_number_of_secrets_is_bounded():
