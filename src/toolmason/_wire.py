@@ -134,10 +134,9 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 - 5 ms at start-up, needed only for a date
 
     try:
-        date = parsedate_to_datetime(headers.get("retry-after", ""))
-    except (TypeError, ValueError):
+        return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
+    except (TypeError, ValueError, OverflowError):
         return None
-    return max(0.0, date.timestamp() - time.time())
 
 
 class ByteBudget(OrderedDict[_K, tuple[str, int]], Generic[_K]):

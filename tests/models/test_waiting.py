@@ -1,6 +1,8 @@
 """How long to wait before another attempt, and models for code that is not async."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from models.server import answer, provider
 from toolmason import model
@@ -26,6 +28,14 @@ CHAT = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "a
 )
 def test_the_wait_that_a_provider_asks_for_is_read(headers, seconds):
     assert parse_retry_after(headers) == seconds
+
+
+@given(st.text(st.sampled_from("0123456789:+-., eE"), max_size=40), st.integers(), st.integers())
+def test_whatever_a_server_asks_for_is_a_wait_or_none(text, year, zone):
+    for value in (text, f"Mon, 01 Jan {year} 00:00:00 GMT", f"Mon, 01 Jan 2020 00:00:00 {zone:+}"):
+        seconds = parse_retry_after({"retry-after": value})
+
+        assert seconds is None or seconds >= 0
 
 
 def test_waits_grow_up_to_a_bound_and_end():
