@@ -6,19 +6,23 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from toolmason import Tool, Toolbox, ToolDefinition, tool
+from toolmason import Tool, Toolbox, ToolContext, ToolDefinition, tool
 from toolmason._core.arguments.bind import LargeArguments, bind_once, measure_nesting
+from toolmason._core.call.long_results import ResultStore, make_result_reader
+from toolmason._core.call.render import convert
 from toolmason._core.catalog.uri_templates import UriTemplate, measure_specificity
 from toolmason._core.define.bounded_checks import BudgetExceeded, CheckBudget
 from toolmason._core.define.inputs import Inputs
+from toolmason._core.define.invocation import expand
 from toolmason._core.define.schema_nodes import get_json_types
 from toolmason._core.define.tool import compile_tool
 from toolmason._core.toolbox.approval_text import format_arguments
 from toolmason._core.values.policy import EngineSettings
+from toolmason._secrets import scrub
 from toolmason._text import escape_hidden
-from toolmason._wire import LineSplitter, load_json
+from toolmason._wire import LineSplitter, load_json, parse_retry_after
 from toolmason.build.compare.schema_diff import compare_schemas
-from toolmason.errors import DefinitionError, ToolmasonError
+from toolmason.errors import DefinitionError, ResultError, ToolmasonError
 from toolmason.mcp_client.calls.input_checks import make_remote_inputs
 from toolmason.mcp_client.calls.output_checks import find_error, make_validator
 from toolmason.mcp_client.transport.framing import parse_large_json, parse_message, prune
@@ -185,6 +189,55 @@ SMALL: dict[str, str] = {
 }
 
 
+def values(size: int) -> list[str]:
+    return [f"v{number}" for number in range(size)]
+
+
+def wide(size: int, name: str = "r") -> dict[str, Json]:
+    return {"type": "object", "properties": {f"{name}{number}": {"const": number} for number in range(size)}}
+
+
+PAIRS: dict[str, Callable[[int], tuple[Json, Json]]] = {
+    "values of an enum": lambda size: ({"enum": values(size)}, [f"v{size - 1}"] * size),
+    "values of an enum in capitals": lambda size: ({"enum": values(size)}, [f"V{size - 1}"] * size),
+    "objects of an enum": lambda size: ({"enum": [{"v": n} for n in range(size)]}, [{"v": size - 1}] * size),
+    "nulls for an enum": lambda size: (
+        {"type": "object", "properties": {"a": {"enum": values(size)}}},
+        [{"a": None}] * size,
+    ),
+    "nulls for alternatives": lambda size: (
+        {"type": "object", "properties": {"a": {"anyOf": [{"const": n} for n in range(size)]}}},
+        [{"a": None}] * size,
+    ),
+    "an enum or objects": lambda size: ({"anyOf": [{"enum": values(size)}, {"type": "object"}]}, [{"a": None}] * size),
+    "many required": lambda size: ({**wide(size), "required": [f"r{n}" for n in range(size)]}, [{"r0": None}] * size),
+    "many properties": lambda size: (wide(size), [{"r1": "1"}] * size),
+    "alternatives with many properties": lambda size: ({"oneOf": [wide(size // 9 + 1)] * 9}, [{"z": 1}] * size + ["1"]),
+    "wide values for alternatives": lambda size: (
+        {"oneOf": [wide(3, name) for name in ("a", "b", "c")]},
+        [{f"k{n}": n for n in range(size)}],
+    ),
+    "many alternatives": lambda size: (
+        {"oneOf": [{"type": "object", "properties": {"k": {"const": v}}} for v in values(size)]},
+        [{"k": f"v{size - 1}"}] * size,
+    ),
+    "patterns of keys": lambda size: (
+        {"type": "object", "patternProperties": {f"^a{n}$": {"type": "integer"} for n in range(size)}},
+        [{f"b{n}": 1 for n in range(size)}],
+    ),
+    "names of keys": lambda size: ({"propertyNames": {"enum": values(size)}}, [{f"b{n}": 1 for n in range(size)}]),
+}
+"""Schemas of the items of a list, and lists for them, that grow together: each value could meet each part."""
+
+
+def bind_pair(pair: tuple[Json, Json], *, remote: bool) -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "array", "items": pair[0]}}}
+    with suppress(ToolmasonError):
+        own = None if remote else Tool.from_schema("t", "d", schema, lambda arguments, _: "done")
+        inputs = make_remote_inputs(schema, "s/t") if own is None else compile_tool(own).inputs
+        bind_once(inputs, json.dumps({"x": pair[1]}), "t", EngineSettings())
+
+
 def export(provider: str, strict: Any, schema: Json) -> None:
     verdict(ToolDefinition("t", "d", schema), provider, strict)
 
@@ -297,6 +350,25 @@ def match(text: str) -> None:
         measure_specificity(template, f"a://{text}")
 
 
+def render(text: str) -> None:
+    with suppress(ValueError, RecursionError, ResultError):
+        convert(BOX["anything"], json.loads(text), {})
+
+
+def hide_secrets(text: str) -> None:
+    """Scrub an error that quotes the arguments, one of which a client calls a secret."""
+    half = len(text) // 2
+    scrub(f"no {text[:half]}!{text[half:]}", {"token": text, "key": [text[:half] * 2], "more": list(text)})
+
+
+def search_result(text: str) -> None:
+    """Search a long result for its first half, which does not end as it does in the result."""
+    store = ResultStore(1 << 24)
+    read = compile_tool(make_result_reader(store)).function
+    for search in (text[: len(text) // 2] + "\0", text[:1]):
+        read(store.save(text), search=search, ctx=ToolContext())
+
+
 def load(text: str) -> None:
     with suppress(ValueError, RecursionError):
         load_json(text)
@@ -313,5 +385,10 @@ TEXT_WALKERS: dict[str, Callable[[str], object]] = {
     "events and lines": feed,
     "URI templates": match,
     "approval": approve,
+    "rendering": render,
+    "secrets": hide_secrets,
+    "read_result": search_result,
+    "templates of results": lambda text: expand(f"${{{text}}}${{x}}", {"x": text}),
+    "Retry-After": lambda text: parse_retry_after({"retry-after": text}),
     "hidden characters": lambda text: (find_hidden_character(text), escape_hidden(text)),
 }

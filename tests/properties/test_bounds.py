@@ -4,12 +4,13 @@ import gc
 import json
 import math
 import sys
+from functools import partial
 from time import process_time
 
 import pytest
 from pydantic_core import to_json
 
-from properties.hostile import SCHEMA_WALKERS, SCHEMAS, TEXT_WALKERS, TEXTS
+from properties.hostile import PAIRS, SCHEMA_WALKERS, SCHEMAS, TEXT_WALKERS, TEXTS, bind_pair
 from toolmason.errors import UnknownTool
 
 SIZES = (12, 60)
@@ -66,6 +67,18 @@ def test_the_steps_for_hostile_data_are_bounded_by_its_size(name):
                 count_calls(TEXT_WALKERS[name], text, limit=limit)
             except TooManyCalls:
                 pytest.fail(f"{family}: more than {limit} calls for {len(text)} characters")
+
+
+PAIRS_IN_STEPS = [(family, True) for family in PAIRS] + [
+    (family, False) for family in ("nulls for an enum", "many required", "wide values for alternatives")
+]
+
+
+@pytest.mark.parametrize(("family", "remote"), PAIRS_IN_STEPS)
+def test_the_steps_for_many_values_of_a_large_schema_are_linear_in_both(family, remote):
+    few, many = (count_calls(partial(bind_pair, remote=remote), PAIRS[family](size)) for size in (800, 1_600))
+
+    assert many < 2.4 * few + 10_000
 
 
 NAMES = {
@@ -130,6 +143,15 @@ def test_the_time_for_a_hostile_schema_is_linear_in_its_size(family, fuzz_count)
     found = {name: exponent_of(walk, SCHEMAS[family]) for name, walk in walkers.items()}
 
     assert {name: round(exponent, 2) for name, exponent in found.items() if exponent > 1.25} == {}
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("remote", [False, True], ids=["own", "remote"])
+@pytest.mark.parametrize("family", PAIRS)
+def test_the_time_for_many_values_of_a_large_schema_is_linear_in_both(family, remote, fuzz_count):
+    sizes = [5 * size for size in LARGE] if fuzz_count >= 10_000 else [10, 20]
+
+    assert exponent_of(partial(bind_pair, remote=remote), PAIRS[family], sizes) < 1.3
 
 
 @pytest.mark.fuzz

@@ -11,11 +11,11 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from itertools import chain, repeat
 from typing import Any, Final, TypeAlias
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
 
+from toolmason._core.arguments.nulls import NullSearch, drop_nulls
 from toolmason._core.arguments.problems import (
     count_problems,
     describe_value,
@@ -24,9 +24,9 @@ from toolmason._core.arguments.problems import (
     make_problems,
     reject,
 )
-from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer, find_alternatives, matches_type
+from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer
 from toolmason._core.define.inputs import Inputs
-from toolmason._core.define.schema_nodes import iter_alternatives, iter_subschemas
+from toolmason._core.define.schema_nodes import iter_subschemas
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments, Repair
 from toolmason._wire import LARGE_NUMBER, DuplicateKey, load_json, pause_garbage_collection
@@ -408,7 +408,7 @@ def _repair_argument(inputs: Inputs, value: Any, key: str, repairer: ArgumentRep
     root = inputs.schema
     schema = root["properties"][key]
     if value is None:
-        return UNCHANGED if key in root.get("required", ()) or _admits_null(schema, root, [_MAX_NULL_STEPS]) else ABSENT
+        return UNCHANGED if key in root.get("required", ()) or NullSearch(root).admits_null(schema) else ABSENT
     if isinstance(value, (dict, list)):
         value = drop_nulls(value, schema, root)
     return value if inputs.strict_types else repairer.repair(value, schema, f"$.{key}")
@@ -447,51 +447,3 @@ def _parse(raw: str, tool: str) -> dict[str, Any]:
         [ArgumentProblem("$", f"the arguments must be a JSON object{hint}", "object", describe_value(data))],
         tool=tool,
     )
-
-
-def drop_nulls(data: Any, schema: Any, root: Mapping[str, Any]) -> Any:
-    """Drop nulls that mean "omitted": optional keys whose type does not admit null."""
-    return _drop_nulls(data, schema, root, [_MAX_NULL_STEPS], 0)
-
-
-_MAX_NULL_STEPS: Final = 100_000
-"""Alternatives that one search for nulls may examine."""
-
-
-def _drop_nulls(data: Any, schema: Any, root: Mapping[str, Any], steps_left: list[int], depth: int) -> Any:
-    if not isinstance(data, (dict, list)) or not isinstance(schema, dict) or depth > 64:  # noqa: PLR2004 - deeper than any useful schema
-        return data
-    if not (options := find_alternatives(data, schema, root, steps_left)):
-        return data
-
-    def drop(value: Any, parts: list[Any]) -> Any:
-        part = parts[0] if len(parts) == 1 else {"anyOf": [part for part in parts if isinstance(part, dict)]}
-        return _drop_nulls(value, part, root, steps_left, depth + 1)
-
-    if isinstance(data, list):
-        rows = [chain(option.get("prefixItems", ()), repeat(option.get("items"))) for option in options]
-        return [drop(item, list(parts)) for item, parts in zip(data, zip(*rows, strict=False), strict=False)]
-    dropped = {}
-    for key, value in data.items():
-        parts = [(option, option["properties"][key]) for option in options if key in option.get("properties", ())]
-        if isinstance(value, (dict, list)):
-            others = [option.get("additionalProperties") for option in options]
-            dropped[key] = drop(value, [part for _, part in parts] or others)
-        # An alternative that declares no keys accepts any, with null as well.
-        elif (
-            value is not None
-            or not (parts and all("properties" in option for option in options))
-            or any(key in option.get("required", ()) or _admits_null(part, root, steps_left) for option, part in parts)
-        ):
-            dropped[key] = value
-    return dropped
-
-
-def _admits_null(schema: Any, root: Mapping[str, Any], steps_left: list[int]) -> bool:
-    if not isinstance(schema, dict):
-        return True
-    for node in iter_alternatives(schema, root, ("anyOf", "oneOf")):
-        steps_left[0] -= 1
-        if steps_left[0] < 0 or (not (node.get("anyOf") or node.get("oneOf")) and matches_type(None, node)):
-            return True
-    return False

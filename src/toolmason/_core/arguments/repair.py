@@ -9,12 +9,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from itertools import islice
 from typing import Any, Final
 
 from pydantic_core import from_json
 
-from toolmason._core.define.schema_nodes import EnumNames, get_json_type, iter_alternatives, resolve
+from toolmason._core.define.schema_nodes import EnumNames, get_json_type, iter_alternatives
+from toolmason._core.values.definition import canonicalize
 from toolmason._core.values.results import Repair
 
 _INTEGER: Final = re.compile(r"[+-]?\d{1,4300}")
@@ -24,7 +24,6 @@ _LARGEST_EXACT_FLOAT: Final = 2.0**53
 _BOOLEAN_WORDS: Final = {"true": True, "false": False}
 _MAX_DEPTH: Final = 64
 _UNION_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
-_CONTENT_KEYWORDS: Final = frozenset({"properties", "items", "prefixItems"})
 _INDIRECT_KEYWORDS: Final = frozenset({"$ref", *_UNION_KEYWORDS})
 _FREE_OPTIONS: Final = 16
 _SPARE_STEPS: Final = 100_000
@@ -37,7 +36,7 @@ UNCHANGED: Final = object()
 class ArgumentRepairer:
     """Repairs the arguments of one call and records each repair."""
 
-    __slots__ = ("_options", "_spare_steps", "boolean_paths", "enum_names", "repairs", "root", "text_paths")
+    __slots__ = ("_enums", "_options", "_spare_steps", "boolean_paths", "enum_names", "repairs", "root", "text_paths")
 
     def __init__(self, root: Mapping[str, Any], enum_names: EnumNames) -> None:
         self.root, self.enum_names = root, enum_names
@@ -47,6 +46,7 @@ class ArgumentRepairer:
         self.text_paths: list[str] = []
         """Paths of strings in place of numbers."""
         self._options: dict[int, list[Mapping[str, Any]]] = {}
+        self._enums = EnumIndex()
         self._spare_steps = _SPARE_STEPS
 
     @property
@@ -54,16 +54,20 @@ class ArgumentRepairer:
         """True if some values were not examined, because they have too many alternatives."""
         return self._spare_steps < 0
 
+    def _spend(self, steps: int) -> bool:
+        """Use up steps, except a few that are free. Return False if none is left."""
+        if steps > _FREE_OPTIONS:
+            self._spare_steps -= steps
+        return self._spare_steps >= 0
+
     def repair(self, value: Any, schema: Any, path: str = "$", depth: int = 0) -> Any:
         """Return `value` with all repairs applied, including nested ones."""
         if not isinstance(schema, dict) or depth > _MAX_DEPTH:
             return value
         options = self._find_options(schema)
-        if len(options) > _FREE_OPTIONS:
-            self._spare_steps -= len(options)
-            if self._spare_steps < 0:
-                return value
-        fitting = [option for option in options if matches_type(value, option)]
+        if not self._spend(len(options)):
+            return value
+        fitting = [option for option in options if self._enums.matches(value, option)]
         if fitting:
             return self._repair_contents(value, fitting, path, depth)
         if isinstance(value, bool):
@@ -82,7 +86,9 @@ class ArgumentRepairer:
         if not isinstance(value, (dict, list)):
             return value
         if isinstance(value, dict) and len(fitting) > 1:
-            fitting = [option for option in fitting if _matches_fixed_values(value, option)]
+            if not self._spend(len(fitting) * len(value)):
+                return value
+            fitting = [option for option in fitting if self._enums.matches_fixed_values(value, option)]
         if len(fitting) != 1:
             return value
         if isinstance(value, dict):
@@ -135,7 +141,7 @@ class ArgumentRepairer:
 
     def _find_enum_member(self, value: Any, schema: Mapping[str, Any]) -> Any:
         values = schema.get("enum") or [schema.get("const")]
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not self._spend(len(values) // 8):  # a comparison takes less than a step
             return UNCHANGED
         names = self.enum_names.get(id(schema), {})
         if value in names:
@@ -145,6 +151,33 @@ class ArgumentRepairer:
         matches = matches or [v for name, v in names.items() if name.casefold() == folded]
         # If two members differ only in case, either could be meant, so neither is chosen.
         return matches[0] if len(matches) == 1 else UNCHANGED
+
+
+class EnumIndex(dict[int, Any]):
+    """Values of the enums of a schema: each of many values would be compared with each of them otherwise."""
+
+    def matches(self, value: Any, schema: Mapping[str, Any]) -> bool:
+        """Return True if a value is of a type that the schema accepts, as `matches_type` does."""
+        if "enum" not in schema:
+            return matches_type(value, schema)
+        if (known := self.get(id(schema))) is None:
+            known = self[id(schema)] = frozenset(map(_make_key, schema["enum"]))
+        return _make_key(value) in known
+
+    def matches_fixed_values(self, value: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
+        """Return True if an object has the fixed values of an alternative, such as a discriminator."""
+        properties = schema.get("properties", {})
+        return all(
+            item is None
+            or not isinstance(part := properties.get(key), dict)
+            or not part.keys() & {"const", "enum"}
+            or self.matches(item, part)
+            for key, item in value.items()
+        )
+
+
+def _make_key(value: Any) -> tuple[type, Any]:
+    return type(value), repr(canonicalize(value)) if isinstance(value, dict | list) else value
 
 
 def matches_type(value: Any, schema: Mapping[str, Any]) -> bool:
@@ -159,47 +192,6 @@ def matches_type(value: Any, schema: Mapping[str, Any]) -> bool:
     kind = get_json_type(value)
     wanted = (kinds,) if isinstance(kinds, str) else kinds
     return kind in wanted or (kind == "integer" and "number" in wanted)
-
-
-def _matches_fixed_values(value: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
-    """Return True if an object has the fixed values of an alternative, such as a discriminator."""
-    properties = schema.get("properties", {})
-    return all(
-        item is None
-        or not isinstance(part := properties.get(key), dict)
-        or not part.keys() & {"const", "enum"}
-        or matches_type(item, part)
-        for key, item in value.items()
-    )
-
-
-def find_alternatives(
-    data: Any, schema: Any, root: Mapping[str, Any], steps_left: list[int]
-) -> Sequence[Mapping[str, Any]]:
-    """Return the alternatives of a schema that data can match: by its type, by its fixed values, and by its keys."""
-    schema = resolve(schema, root)
-    if schema.keys().isdisjoint(_UNION_KEYWORDS):
-        return (schema,)
-    nodes = [*islice(iter_alternatives(schema, root, _UNION_KEYWORDS), max(steps_left[0], 1))]
-    found = [
-        node
-        for node in nodes
-        if matches_type(data, node)
-        and (node.keys() & _CONTENT_KEYWORDS or ("type" in node and node.keys().isdisjoint(_UNION_KEYWORDS)))
-    ]
-    steps_left[0] -= len(nodes) - 1 + max(len(found) - 1, 0) * len(data)
-    if steps_left[0] < 0:
-        return ()
-    if isinstance(data, dict) and len(found) > 1:
-        found = [node for node in found if _matches_fixed_values(data, node)] or found
-        found = [node for node in found if _has_exact_keys(data, node)] or found
-    return found
-
-
-def _has_exact_keys(data: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
-    """Return True if an object has all required keys of an alternative, and only keys that it declares."""
-    is_declared = "properties" not in schema or data.keys() <= schema["properties"].keys()
-    return is_declared and all(key in data for key in schema.get("required", ()))
 
 
 def parse_exact_number(text: str, *, whole: bool) -> Any:

@@ -222,7 +222,7 @@ def count_steps(keyword: str, check: Callable[..., Any]) -> Callable[..., Iterat
 
     def check_counted(validator: Any, keyword_value: Any, instance: Any, schema: Any) -> Iterator[Any]:
         budget = _BUDGET.get()
-        width = len(instance) if isinstance(instance, dict | list) else 0
+        width = sum(len(part) for part in (instance, keyword_value) if isinstance(part, dict | list))
         size = len(to_json(keyword_value)) if keyword in _COMPARISON_KEYWORDS else 0
         budget.spend(1 + width // 32 + size // 64)
         for error in check(validator, keyword_value, instance, schema) or ():

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from toolmason._core.arguments.bind import drop_nulls
+from toolmason._core.arguments.nulls import drop_nulls
 from toolmason._core.define.bounded_checks import (
     INLINE_STEPS,
     BudgetExceeded,
