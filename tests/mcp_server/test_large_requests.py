@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Annotated, Any
 
 import pytest
-from pydantic import AfterValidator
+from pydantic import AfterValidator, PlainSerializer
 
 from mcp_server.sample_server import ACCEPT, running
 from toolmason import Retry, Toolbox, tool
@@ -56,9 +56,25 @@ async def plain(text: str = "") -> str:
     return text
 
 
+@tool(approval=True)
+async def paid(numbers: Annotated[list[int], AfterValidator(note_thread)]) -> int:
+    return len(numbers)
+
+
+@tool
+async def returned(items: Any) -> Annotated[Any, PlainSerializer(note_thread)]:
+    THREADS["run"] = threading.get_ident()
+    return items
+
+
+@tool
+async def quoted(items: Any) -> str:
+    raise ValueError(f"no {items}")
+
+
 @pytest.fixture(scope="module")
 def server():
-    with running(Toolbox(total, emptied, emptied_again, plain)) as found:
+    with running(Toolbox(total, emptied, emptied_again, plain, paid, returned, quoted)) as found:
         yield found
 
 
@@ -68,6 +84,31 @@ def test_large_arguments_are_validated_off_the_loop(server, count):
 
     assert found["structuredContent"] == {"result": sum(LARGE[:count])}
     assert (THREADS["validated"] == THREADS["run"]) is (count == 10)
+
+
+@pytest.mark.parametrize("count", [10, 60_000], ids=["small", "large"])
+def test_an_approval_of_large_arguments_is_prepared_off_the_loop(server, count):
+    server.call("total", {"numbers": [1]})
+    found = server.call("paid", {"numbers": LARGE[:count]})
+
+    assert "approval" in found["content"][0]["text"]
+    assert (THREADS["validated"] == THREADS["run"]) is (count == 10)
+
+
+@pytest.mark.parametrize("count", [10, 60_000], ids=["small", "large"])
+def test_what_a_large_request_returns_is_written_off_the_loop(server, count):
+    assert server.call("returned", {"items": LARGE[:count]})["isError"] is False
+    assert (THREADS["validated"] == THREADS["run"]) is (count == 10)
+
+
+def test_an_exception_that_quotes_a_large_request_is_cut_before_it_is_searched_for_secrets(server, monkeypatch):
+    lengths = []
+    monkeypatch.setattr("toolmason._secrets.mask_values", lambda text, secrets: lengths.append(len(text)) or text)
+    found = server.call("quoted", {"items": LARGE})
+
+    assert found["isError"] is True
+    assert lengths
+    assert max(lengths) < 40_000
 
 
 def test_large_arguments_that_do_not_fit_are_told(server):

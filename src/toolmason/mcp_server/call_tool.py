@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from mcp.shared.exceptions import MCPError
@@ -169,14 +170,16 @@ class CallHandler:
         client = request.client
         if client is not None and client.pending_questions and client.send_questions is None:
             return self.make_input_required(request, name, arguments)
-        encoded = (
-            encode_result(result, self.box, structured=traits is not None and traits.structured)
-            if result.error is None
-            else self._encode_error(result, traits)
-        )
+        encoded = await self._encode(result, traits, is_large=type(arguments) is LargeArguments)
         if client is None or client.upstream_reply is None:
             return encoded
         return self._pass_reply_through(name, encoded, client.upstream_reply, result)
+
+    async def _encode(self, result: ToolResult, traits: Any, *, is_large: bool) -> dict[str, Any]:
+        if result.error is not None:
+            return self._encode_error(result, traits)
+        encode = partial(encode_result, result, self.box, structured=traits is not None and traits.structured)
+        return await asyncio.to_thread(encode) if is_large else encode()
 
     async def _call_large(
         self, name: str, arguments: LargeArguments, work: Coroutine[Any, Any, ToolResult]

@@ -15,6 +15,7 @@ from toolmason.errors import ArgumentProblem, InvalidArguments, clip
 
 _MAX_VALUE_LENGTH: Final = 60
 _MAX_SEARCHED_DEPTH: Final = 200
+_FINITE_TYPES: Final = frozenset({str, int, bool, type(None)})
 
 
 def count_problems(error: ValueError) -> int:
@@ -256,9 +257,9 @@ def find_non_finite(value: Any, path: str = "$", depth: int = 0) -> str | None:
         return None
     items: Any = ()
     if isinstance(value, Mapping):
-        items = ((f"{path}.{key}", item) for key, item in value.items())
+        items = ((f".{key}", item) for key, item in value.items() if type(item) not in _FINITE_TYPES)
     elif isinstance(value, list | tuple | set | frozenset):
-        items = ((f"{path}[{index}]", item) for index, item in enumerate(value))
+        items = ((f"[{index}]", item) for index, item in enumerate(value) if type(item) not in _FINITE_TYPES)
     elif hasattr(value, "__dict__") and not isinstance(value, type):
-        items = ((f"{path}.{key}", item) for key, item in vars(value).items())
-    return next((found for where, item in items if (found := find_non_finite(item, where, depth + 1))), None)
+        items = ((f".{key}", item) for key, item in vars(value).items())
+    return next((found for name, item in items if (found := find_non_finite(item, path + name, depth + 1))), None)

@@ -285,7 +285,8 @@ def _digests_match(expected: str, given: str) -> bool:
 
 
 def _without_signature(request: ApprovalRequest) -> Mapping[str, Any]:
-    return {name: value for name, value in request.to_dict().items() if name != "signature"}
+    fields = {name: getattr(request, name) for name in request.__slots__ if name != "signature"}
+    return {**fields, "arguments": dict(request.arguments)}
 
 
 def _split_verdict(verdict: ApprovalVerdict) -> tuple[Literal["allow", "deny", "edit"], str, Mapping[str, Any] | None]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
+from toolmason._core.arguments.bind import LargeArguments
 from toolmason._core.call.approval import (
     MAX_EDIT_ROUNDS,
     REQUEST_SECONDS,
@@ -33,6 +35,7 @@ from toolmason._core.values.results import ToolCall
 from toolmason._text import to_line
 from toolmason.errors import ApprovalDenied, ApprovalRequired, ToolTimeout
 
+_T = TypeVar("_T")
 _EFFECTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 
 
@@ -71,7 +74,7 @@ class ApprovalGate:
     async def _use_decision(self, decision: Decision, call: ToolCall) -> Mapping[str, Any] | None:
         """Return the edited arguments of a decision, or None if it allows the call as it is."""
         route = self.route
-        arguments = to_json_like(get_effective_arguments(route, call.arguments))
+        arguments = to_json_like(await _run_off_loop(call, get_effective_arguments, route, call.arguments))
         signer = route.chain[-1].signer
         verdict = await signer.consume(decision, route.tool, arguments, get_identity(self._make_context(call)))
         if isinstance(verdict, Deny):
@@ -80,7 +83,7 @@ class ApprovalGate:
 
     async def _ask_all(self, call: ToolCall) -> Mapping[str, Any] | None:
         """Ask every approver of the call. Return the arguments that one of them changed, or None if all allow it."""
-        arguments = get_effective_arguments(self.route, call.arguments)
+        arguments = await _run_off_loop(call, get_effective_arguments, self.route, call.arguments)
         context = self._make_context(call)
         approvers: list[Approver] = []
         is_pending = False
@@ -166,4 +169,9 @@ class ApprovalGate:
             issued=now,
             reason=next((step.get_distrust() for step in self.steps if step.get_distrust is not None), ""),
         )
-        return self.route.chain[-1].signer.sign_request(request)
+        return await _run_off_loop(call, self.route.chain[-1].signer.sign_request, request)
+
+
+async def _run_off_loop(call: ToolCall, work: Callable[..., _T], *values: Any) -> _T:
+    """Run work whose time grows with the arguments, in a thread if they are large."""
+    return await asyncio.to_thread(work, *values) if type(call.arguments) is LargeArguments else work(*values)

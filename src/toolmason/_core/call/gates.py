@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from copy import deepcopy
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json, to_jsonable_python
 
-from toolmason._core.arguments.bind import Bound, LargeArguments, normalize_arguments
+from toolmason._core.arguments.bind import Bound, LargeArguments, copy_values, normalize_arguments
 from toolmason._core.call.call_policy import PolicyChain, combine_timeouts, merge_context, merge_settings
 from toolmason._core.call.limits import RepeatedCall, RunState, make_call_key, make_max_calls_error
 from toolmason._core.call.route import Route, get_limits
@@ -171,6 +170,7 @@ def copy_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     if type(arguments) is LargeArguments:
         return arguments  # only its call has it
     try:
-        return deepcopy(dict(arguments))
+        copied: dict[str, Any] = copy_values(dict(arguments))
+        return copied
     except Exception:  # noqa: BLE001 - an object that cannot be copied is shared
         return dict(arguments)

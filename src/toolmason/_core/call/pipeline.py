@@ -15,7 +15,7 @@ from logging import DEBUG
 from time import monotonic, perf_counter
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from toolmason._core.arguments.bind import Bound
+from toolmason._core.arguments.bind import Bound, LargeArguments
 from toolmason._core.call.approval_gate import ApprovalGate
 from toolmason._core.call.call_policy import Middleware, NextCall
 from toolmason._core.call.current_call import CurrentCall
@@ -24,7 +24,7 @@ from toolmason._core.call.failures import FailedCall, make_failure
 from toolmason._core.call.gates import copy_arguments, is_enabled, record_new_result
 from toolmason._core.call.limits import RunState, make_call_key
 from toolmason._core.call.long_results import ResultStore, link_result, truncate_result
-from toolmason._core.call.render import NeedsThread, convert
+from toolmason._core.call.render import NeedsThread, convert, refuse_to_render
 from toolmason._core.call.route import CallOptions, CallRunner, Route, get_approval_steps
 from toolmason._core.define.context import CallState
 from toolmason._core.run import eager_task
@@ -140,7 +140,7 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
                     elif failure is not None:
                         raise failure  # noqa: TRY301 - handled below with all other failures
             try:
-                result = render(value, values)
+                result = (render if type(arguments) is not LargeArguments else refuse_to_render)(value, values)
             except NeedsThread:
                 remaining = None if seconds is None else max(0.0, seconds - (perf_counter() - started))
                 result = await _convert_in_thread(route, value, values, remaining, _get_cancellation(run))
@@ -259,6 +259,7 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901 - a
     has_slots = bool(route.semaphores) or options_of_tool.lock is not None
     detects_repeats = options_of_tool.repeats == "detect"
     max_chars, grace = route.max_result_bytes // 4, route.settings.cancel_grace
+    render_large = refuse_to_render if route.compiled.renderer is None else render
     on_loop = cast("Any", route.plain_function if route.runs_on == "loop" else None)
 
     async def run_steps(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
@@ -288,7 +289,7 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901 - a
                     elif failure is not None:
                         raise failure  # noqa: TRY301 - handled below with all other failures
             try:
-                result = render(value, values)
+                result = (render if type(arguments) is not LargeArguments else render_large)(value, values)
             except NeedsThread:
                 remaining = current.get_remaining()
                 result = await _convert_in_thread(route, value, values, remaining, current.cancellation)

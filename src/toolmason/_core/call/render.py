@@ -82,7 +82,7 @@ def _make_value_renderer(tool: Tool, compiled: CompiledTool) -> Renderer:  # noq
     if (tool_renderer := compiled.renderer) is not None:
         return lambda value, values: tool_renderer(value)  # noqa: ARG005 - the values are only for text with ${...} placeholders
     if tool.options.converter is not None:
-        return _refuse_to_render
+        return refuse_to_render
     name, output, returns = tool.name, compiled.output, compiled.returns
     plain_text = returns in (str, MISSING, Any) and not tool.options.substitute_result
     text_shape: StructuredFrom = (
@@ -137,7 +137,8 @@ def _make_value_renderer(tool: Tool, compiled: CompiledTool) -> Renderer:  # noq
     return render
 
 
-def _refuse_to_render(value: Any, values: Mapping[str, Any]) -> ToolResult:  # noqa: ARG001 - same signature for every renderer
+def refuse_to_render(value: Any, values: Mapping[str, Any]) -> ToolResult:  # noqa: ARG001 - same signature for every renderer
+    """Let `convert` render a value in a thread: it needs one, or may be as large as the arguments."""
     raise NeedsThread
 
 
