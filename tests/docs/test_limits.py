@@ -8,27 +8,42 @@ from house.source import PACKAGE, ROOT
 from toolmason._core.values.policy import EngineSettings, Limits
 
 PAGE = ROOT / "docs" / "reference" / "limits.md"
-FOLDERS = ("_core", "chat", "models", "mcp_client", "mcp_server")
-NAME = re.compile(r"^((?:MAX|PAGE)_[A-Z_]+|[A-Z][A-Z_]*_SECONDS)(?::[^=]*)? = ", re.MULTILINE)
+NAME = re.compile(
+    r"^(_?MAX_[A-Z_]+|PAGE_[A-Z_]+|_?[A-Z][A-Z_]*_SECONDS|_?[A-Z]+_STEPS)(?:: (?:Final|float|int))? = ", re.MULTILINE
+)
 NOT_LIMITS = {
     "DEFAULT_START_SECONDS",
     "DEFAULT_POLL_SECONDS",
     "MIN_POLL_SECONDS",
     "EXTRA_SECONDS",
     "LOOP_CHECK_SECONDS",
+    "_SDK_CHECK_SECONDS",
+    # Lengths of what a message shows:
+    "MAX_DESCRIPTION_CHARS",
+    "MAX_MESSAGE_CHARS",
+    "MAX_NAMES_SHOWN",
+    "MAX_PROBLEMS_SHOWN",
+    "_MAX_CHARS",
+    "_MAX_DESCRIPTION_CHARS",
+    "_MAX_DIFF_LINES",
+    "_MAX_ITEMS",
+    "_MAX_MATCHES",
+    "_MAX_MESSAGE_CHARS",
+    "_MAX_PATH_LENGTH",
+    "_MAX_READ_CHARS",
+    "_MAX_VALUE_LENGTH",
 }
-"""Defaults, lower bounds and intervals."""
+"""Defaults, lower bounds and intervals, and lengths of what is shown."""
 
 
 def fixed_limits():
-    """Return the number of each limit by its name, of the modules that meet data from outside."""
+    """Return the number of each limit by its name."""
     found = {}
-    for folder in FOLDERS:
-        for path in sorted((PACKAGE / folder).rglob("*.py")):
-            names = set(NAME.findall(path.read_text("utf-8"))) - NOT_LIMITS
-            module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-            values = vars(importlib.import_module(f"toolmason.{module}")) if names else {}
-            found |= {f"{module}.{name}": values[name] for name in sorted(names)}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        names = set(NAME.findall(path.read_text("utf-8"))) - NOT_LIMITS
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        values = vars(importlib.import_module(f"toolmason.{module}")) if names else {}
+        found |= {f"{module}.{name}": values[name] for name in sorted(names)}
     return found
 
 
