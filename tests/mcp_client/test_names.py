@@ -11,6 +11,7 @@ from toolmason import Chat, McpServer, Tool, Toolbox
 from toolmason._core.catalog.catalog import BUILT_IN_NAMES
 from toolmason._text import _LOOK_ALIKES, make_name_key
 from toolmason.chat import Search
+from toolmason.extend import StaticResolver
 from toolmason.mcp_client.transport.sanitize import find_entry_problem, find_tool_problem
 from toolmason.testing import FakeMcpServer, ScriptedModel
 
@@ -103,3 +104,38 @@ async def test_the_search_stays_ours_if_a_server_offers_find_tools():
 
     assert [tool.name for tool in model.requests[0].tools] == ["find_tools"]
     assert reply.results[0].text.startswith('{"tools"')
+
+
+# --- servers and resolvers ---------------------------------------------------------------------
+
+
+def answering(name, text):
+    return Tool.from_function(lambda: text, name=name)
+
+
+@pytest.mark.row("L4-2")
+async def test_an_exact_name_of_a_server_wins_over_one_of_another_case_that_a_resolver_knows():
+    resolver = StaticResolver([answering("Shared", "resolved")])
+    async with Toolbox(McpServer.of("far", Toolbox(answering("shared", "far"))), resolvers=[resolver]) as box:
+        texts = [(await box.call(name)).text for name in ("shared", "Shared", "SHARED")]
+
+    assert texts == ["far", "resolved", "far"]
+
+
+@pytest.mark.parametrize("name", ["far", "FAR"])
+async def test_the_first_call_of_a_tool_of_a_server_finds_it_beside_a_resolver(name):
+    """A toolbox with a resolver answered the call that connects to the server as that of an unknown tool."""
+    resolver = StaticResolver([answering("other", "resolved")])
+    box = Toolbox(McpServer.of("server", Toolbox(answering("far", "far"))), resolvers=[resolver])
+
+    first = await box.call(name)
+    await box.aclose()
+
+    assert first.text == "far"
+
+
+async def test_a_resolver_does_not_decide_between_listed_tools_of_one_name():
+    resolver = StaticResolver([answering("Shared", "resolved")])
+    box = Toolbox(answering("shared", "near"), "Shared", resolvers=[resolver])
+
+    assert (await box.call("SHARED")).error.code == "unknown_tool"

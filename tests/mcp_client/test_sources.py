@@ -184,22 +184,6 @@ async def test_an_exact_name_of_a_resolver_wins_over_one_of_another_case():
     assert [(await box.call(name)).text for name in ("shared", "Shared", "SHARED")] == ["near", "resolved", "near"]
 
 
-@pytest.mark.row("L4-2")
-async def test_an_exact_name_of_a_server_wins_over_one_of_another_case_that_a_resolver_knows():
-    resolver = StaticResolver([Tool.from_function(named("Shared", "resolved"))])
-    async with Toolbox(McpServer.of("far", Toolbox(named("shared", "far"))), resolvers=[resolver]) as box:
-        texts = [(await box.call(name)).text for name in ("shared", "Shared", "SHARED")]
-
-    assert texts == ["far", "resolved", "far"]
-
-
-async def test_a_resolver_does_not_decide_between_listed_tools_of_one_name():
-    resolver = StaticResolver([Tool.from_function(named("Shared", "resolved"))])
-    box = Toolbox(named("shared", "near"), "Shared", resolvers=[resolver])
-
-    assert (await box.call("SHARED")).error.code == "unknown_tool"
-
-
 async def test_a_clash_can_be_an_error_or_a_prefix():
     box = Toolbox(raw(name="one"), raw(name="two"), on_conflict="error")
     for look in (box.__aenter__, box.list, box.refresh):

@@ -109,7 +109,7 @@ class ToolLookup:
             self._sorted = (version, tuple(sorted(tools, key=lambda tool: tool.name)))
         return self._sorted[1]
 
-    def get_route(self, name: str) -> Route | ToolCallError:
+    def get_route(self, name: str, *, resolvers_had_none: bool = False) -> Route | ToolCallError:
         """Return the route of a call, or the error if it has none. `find_route` also asks resolvers and servers."""
         known = self.routes.get(name)
         if known is None and self.may_use_resolvers:
@@ -121,7 +121,7 @@ class ToolLookup:
             if tool is None and name == READ_RESULT:
                 # Not kept: a run has a store of its own.
                 return self._make_route(make_result_reader(self.state.result_store))
-            if tool is None and not self.may_use_resolvers:
+            if tool is None and (resolvers_had_none or not self.may_use_resolvers):
                 tool = self.find(name)
             if tool is None:
                 return UnknownTool(name, self.list_names(), down=self.state.remotes.unlisted)
@@ -134,7 +134,7 @@ class ToolLookup:
         """Return the route of a call, from a resolver or else from the servers if the toolbox has no such tool."""
         route = await self.resolve_route(name)
         if isinstance(route, UnknownTool) and self.state.remotes:
-            return (await self.refresh(context)).get_route(name)
+            return (await self.refresh(context)).get_route(name, resolvers_had_none=True)
         return route
 
     async def resolve_route(self, name: str) -> Route | ToolCallError:
