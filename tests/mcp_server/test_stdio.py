@@ -1,6 +1,7 @@
 """The transport on standard streams, as a real process."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -166,6 +167,25 @@ def test_f55_a_line_over_the_cap_is_refused_and_skipped(started):
 
         assert "longer than" in refused["error"]["message"]
         assert server.read()["id"] == "after"
+
+
+def test_f55_a_line_of_200_mb_is_not_kept(started):
+    with started() as server:
+        pid = server.process.pid
+        server.call("before", "echo", text="alive")
+        server.read()
+        threading.Thread(
+            target=lambda: [server.write(b"x" * (1 << 20)) for _ in range(200)] and server.write(b"\n"), daemon=True
+        ).start()
+        refused = server.read()
+        peak = (
+            re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+            if sys.platform == "linux"
+            else None
+        )
+
+    assert "longer than" in refused["error"]["message"]
+    assert peak is None or int(peak[1]) < 200 << 10
 
 
 def test_f53_an_id_that_is_under_way_is_refused(started):

@@ -157,12 +157,16 @@ class EnumIndex(dict[int, Any]):
     """Values of the enums of a schema: each of many values would be compared with each of them otherwise."""
 
     def matches(self, value: Any, schema: Mapping[str, Any]) -> bool:
-        """Return True if a value is of a type that the schema accepts, as `matches_type` does."""
-        if "enum" not in schema:
-            return matches_type(value, schema)
-        if (known := self.get(id(schema))) is None:
-            known = self[id(schema)] = frozenset(map(_make_key, schema["enum"]))
-        return _make_key(value) in known
+        """Return True if a value is of a type that the schema accepts. Nested values are not checked."""
+        if "enum" in schema:
+            if (known := self.get(id(schema))) is None:
+                known = self[id(schema)] = frozenset(map(_make_key, schema["enum"]))
+            return _make_key(value) in known
+        if "const" in schema:
+            return bool(value == schema["const"]) and type(value) is type(schema["const"])
+        kinds, kind = schema.get("type"), get_json_type(value)
+        wanted = (kinds,) if isinstance(kinds, str) else kinds
+        return wanted is None or kind in wanted or (kind == "integer" and "number" in wanted)
 
     def matches_fixed_values(self, value: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
         """Return True if an object has the fixed values of an alternative, such as a discriminator."""
@@ -178,20 +182,6 @@ class EnumIndex(dict[int, Any]):
 
 def _make_key(value: Any) -> tuple[type, Any]:
     return type(value), repr(canonicalize(value)) if isinstance(value, dict | list) else value
-
-
-def matches_type(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Return True if a value is of a type that the schema accepts. Nested values are not checked."""
-    if "enum" in schema:
-        return any(value == v and type(value) is type(v) for v in schema["enum"])
-    if "const" in schema:
-        return bool(value == schema["const"]) and type(value) is type(schema["const"])
-    kinds = schema.get("type")
-    if kinds is None:
-        return True
-    kind = get_json_type(value)
-    wanted = (kinds,) if isinstance(kinds, str) else kinds
-    return kind in wanted or (kind == "integer" and "number" in wanted)
 
 
 def parse_exact_number(text: str, *, whole: bool) -> Any:

@@ -285,8 +285,7 @@ def _digests_match(expected: str, given: str) -> bool:
 
 
 def _without_signature(request: ApprovalRequest) -> Mapping[str, Any]:
-    fields = {name: getattr(request, name) for name in request.__slots__ if name != "signature"}
-    return {**fields, "arguments": dict(request.arguments)}
+    return {name: getattr(request, name) for name in request.__slots__ if name != "signature"}
 
 
 def _split_verdict(verdict: ApprovalVerdict) -> tuple[Literal["allow", "deny", "edit"], str, Mapping[str, Any] | None]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from toolmason._core.arguments.bind import LargeArguments
 from toolmason._core.call.approval import (
@@ -35,7 +35,6 @@ from toolmason._core.values.results import ToolCall
 from toolmason._text import to_line
 from toolmason.errors import ApprovalDenied, ApprovalRequired, ToolTimeout
 
-_T = TypeVar("_T")
 _EFFECTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 
 
@@ -169,9 +168,10 @@ class ApprovalGate:
             issued=now,
             reason=next((step.get_distrust() for step in self.steps if step.get_distrust is not None), ""),
         )
-        return await _run_off_loop(call, self.route.chain[-1].signer.sign_request, request)
+        signed: ApprovalRequest = await _run_off_loop(call, self.route.chain[-1].signer.sign_request, request)
+        return signed
 
 
-async def _run_off_loop(call: ToolCall, work: Callable[..., _T], *values: Any) -> _T:
+async def _run_off_loop(call: ToolCall, work: Callable[..., Any], *values: Any) -> Any:
     """Run work whose time grows with the arguments, in a thread if they are large."""
     return await asyncio.to_thread(work, *values) if type(call.arguments) is LargeArguments else work(*values)

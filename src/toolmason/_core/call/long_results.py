@@ -249,6 +249,6 @@ def _search_lines(text: str, search: str) -> str:
             shown = text[begin : min(end, position + len(wanted) + 100)].strip()
             lines.append(f"{number} (character {position}): {shown}")
         position = lowered.find(wanted, end + 1)
-    more = f"{total - _MAX_MATCHES}" if total <= _MAX_COUNTED else f"more than {_MAX_COUNTED - _MAX_MATCHES}"
-    remainder = f"\n[{more} more lines]" if total > _MAX_MATCHES else ""
+    more = "more than " if total > _MAX_COUNTED else ""
+    remainder = f"\n[{more}{min(total, _MAX_COUNTED) - _MAX_MATCHES} more lines]" if total > _MAX_MATCHES else ""
     return "\n".join(lines) + remainder if lines else f"No line contains {search[:80]!r}."

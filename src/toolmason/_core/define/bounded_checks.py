@@ -127,7 +127,8 @@ def check_schema(schema: Any, subject: str) -> Any:
         )
     root, validator_class = dict(schema), get_validator_class()
     try:
-        _refuse_many_alternatives(root)
+        if not has_few_alternatives(root):
+            raise BudgetExceeded  # noqa: TRY301 - refused below with the other schemas that are too complex
         size = len(to_json(root, inf_nan_mode="constants", fallback=str))
         with use_budget(CheckBudget(_MAX_STEPS + 8 * size)):
             error = best_match(validator_class(validator_class.META_SCHEMA).iter_errors(root))
@@ -140,11 +141,6 @@ def check_schema(schema: Any, subject: str) -> Any:
         raise DefinitionError(f"{subject} is not valid JSON Schema at {error.json_path}: {error.message}") from error
     # The default registry would retrieve what the schema refers to from the network.
     return validator_class(root, registry=import_module("jsonschema_specifications").REGISTRY)
-
-
-def _refuse_many_alternatives(schema: JsonSchema) -> None:
-    if not has_few_alternatives(schema):
-        raise BudgetExceeded
 
 
 def _check_patterns(node: Mapping[str, Any], subject: str) -> None:
