@@ -6,14 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, islice, repeat
 from typing import Any, Final
 
-from toolmason._core.arguments.repair import EnumIndex
+from toolmason._core.arguments.repair import MAX_DEPTH, UNION_KEYWORDS, EnumIndex
 from toolmason._core.define.schema_nodes import iter_alternatives, resolve
 
 _MAX_STEPS: Final = 100_000
 """Alternatives that one search for nulls may examine."""
-_MAX_DEPTH: Final = 64
-"""Deeper than any useful schema."""
-_UNION_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
 _CONTENT_KEYWORDS: Final = frozenset({"properties", "items", "prefixItems"})
 
 
@@ -32,7 +29,7 @@ class NullSearch:
 
     def drop(self, data: Any, schema: Any, depth: int = 0) -> Any:
         """Return data without the nulls that its schema does not admit."""
-        if not isinstance(data, (dict, list)) or not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        if not isinstance(data, (dict, list)) or not isinstance(schema, dict) or depth > MAX_DEPTH:
             return data
         if not (options := self._find_alternatives(data, schema)):
             return data
@@ -84,14 +81,14 @@ class NullSearch:
         Return none if the search has no steps left.
         """
         schema = resolve(schema, self.root)
-        if schema.keys().isdisjoint(_UNION_KEYWORDS):
+        if schema.keys().isdisjoint(UNION_KEYWORDS):
             return (schema,)
-        nodes = [*islice(iter_alternatives(schema, self.root, _UNION_KEYWORDS), max(self.steps_left, 1))]
+        nodes = [*islice(iter_alternatives(schema, self.root, UNION_KEYWORDS), max(self.steps_left, 1))]
         found = [
             node
             for node in nodes
             if self.enums.matches(data, node)
-            and (node.keys() & _CONTENT_KEYWORDS or ("type" in node and node.keys().isdisjoint(_UNION_KEYWORDS)))
+            and (node.keys() & _CONTENT_KEYWORDS or ("type" in node and node.keys().isdisjoint(UNION_KEYWORDS)))
         ]
         self.steps_left -= len(nodes) - 1 + max(len(found) - 1, 0) * len(data)
         if self.steps_left < 0:

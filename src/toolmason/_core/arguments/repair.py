@@ -22,9 +22,9 @@ _NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
 _MAX_NUMBER_LENGTH: Final = 4300
 _LARGEST_EXACT_FLOAT: Final = 2.0**53
 _BOOLEAN_WORDS: Final = {"true": True, "false": False}
-_MAX_DEPTH: Final = 64
-_UNION_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
-_INDIRECT_KEYWORDS: Final = frozenset({"$ref", *_UNION_KEYWORDS})
+MAX_DEPTH: Final = 64
+UNION_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
+_INDIRECT_KEYWORDS: Final = frozenset({"$ref", *UNION_KEYWORDS})
 _FREE_OPTIONS: Final = 16
 _SPARE_STEPS: Final = 100_000
 """Steps of the repairs of one call for values that have more alternatives than `_FREE_OPTIONS`."""
@@ -62,7 +62,7 @@ class ArgumentRepairer:
 
     def repair(self, value: Any, schema: Any, path: str = "$", depth: int = 0) -> Any:
         """Return `value` with all repairs applied, including nested ones."""
-        if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        if not isinstance(schema, dict) or depth > MAX_DEPTH:
             return value
         options = self._find_options(schema)
         if not self._spend(len(options)):
@@ -100,8 +100,8 @@ class ArgumentRepairer:
         if schema.keys().isdisjoint(_INDIRECT_KEYWORDS):
             return (schema,)
         if id(schema) not in self._options:
-            found = iter_alternatives(schema, self.root, _UNION_KEYWORDS)
-            self._options[id(schema)] = [node for node in found if not any(map(node.get, _UNION_KEYWORDS))]
+            found = iter_alternatives(schema, self.root, UNION_KEYWORDS)
+            self._options[id(schema)] = [node for node in found if not any(map(node.get, UNION_KEYWORDS))]
         return self._options[id(schema)]
 
     def _repair_object(self, value: dict[str, Any], schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from logging import DEBUG
 from time import monotonic, perf_counter
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from toolmason._core.arguments.bind import Bound, LargeArguments
 from toolmason._core.call.approval_gate import ApprovalGate
@@ -48,6 +48,8 @@ from toolmason.errors import Abort, RemoteError, ToolCallError, ToolError, ToolT
 NO_OPTIONS: Final = CallOptions()
 Work: TypeAlias = Callable[[], Any]
 """A tool with the values of one call."""
+StartedCall: TypeAlias = tuple[CallState | None, Work, Mapping[str, Any]]
+"""The state of a call, the work to run, and its complete values."""
 
 
 def compose_runners(route: Route) -> Route:
@@ -104,7 +106,7 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
     """
     name, bind, render, root = route.name, route.bind, route.render, route.root
     function, in_thread = cast("Any", route.plain_function), route.runs_on == "thread"
-    default_timeout, starts_first = route.timeout, function is None or in_thread
+    default_timeout, starts_first = route.timeout, route.plain_function is None or in_thread
     max_chars, max_bytes = route.max_result_bytes // 4, route.max_result_bytes
     grace, max_calls = route.settings.cancel_grace, route.tool.options.max_calls
     is_async = route.compiled.kind == "async" and not in_thread
@@ -162,26 +164,18 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
     return run_plain
 
 
-class StartedCall(NamedTuple):
-    """The state of a call, the work to run, and its complete values."""
-
-    state: CallState | None
-    work: Work
-    values: Mapping[str, Any]
-
-
 def _start_call(
     route: Route, call: ToolCall, values: Mapping[str, Any], options: CallOptions, seconds: float | None
 ) -> StartedCall:
     """Complete the values of a call. If it needs more than the arguments, make its context."""
     if (function := route.compiled.plain_function) is not None:
-        return StartedCall(None, partial(function, **values), values)
+        return None, partial(function, **values), values
     if type(call.arguments) is not str and isinstance(call.arguments, Mapping):
         call = make_call(call.id, call.name, copy_arguments(call.arguments))
     state = CallState(call, 1, None if seconds is None else monotonic() + seconds)
     call_context = route.context.merge(options.context).for_call(state)
     complete_values = route.compiled.fill(dict(values), call_context)
-    return StartedCall(state, partial(route.compiled.call, complete_values, call_context), complete_values)
+    return state, partial(route.compiled.call, complete_values, call_context), complete_values
 
 
 def _get_plain_options(

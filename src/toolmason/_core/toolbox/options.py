@@ -116,7 +116,7 @@ class ToolboxPolicy:
             raise DefinitionError(f'approve={self.approve!r}: must be "destructive", "writes", "all" or None.')
 
     def _check_roots(self) -> None:
-        if not all(isinstance(root, str | PurePath) for root in self.roots):
+        if not all(isinstance(root, str | PurePath) for root in self.roots):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
             raise DefinitionError(f"roots={self.roots!r}: must be a list of paths or file:// URIs.")
         for root in map(str, self.roots):
             if "://" in root and not root.startswith("file://"):

@@ -156,7 +156,7 @@ class ToolOptions:
         check_kinds("", {name: getattr(self, name) for name in _OPTION_KINDS}, _OPTION_KINDS)
         if self.extra not in ("ignore", "forbid", "allow"):
             raise DefinitionError(f'extra={self.extra!r}: must be "ignore", "forbid" or "allow".')
-        if not all(isinstance(tag, str) for tag in self.tags):
+        if not all(isinstance(tag, str) for tag in self.tags):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
             raise DefinitionError(f"tags={set(self.tags)!r}: must be strings.")
         if self.repeats not in ("detect", "allow"):
             raise DefinitionError(f'repeats={self.repeats!r}: must be "detect" or "allow".')
@@ -205,14 +205,10 @@ class ToolOptions:
 
 def _accepts(function: Any, count: int) -> bool:
     """Return True if a function can be called with so many arguments, or does not tell."""
-    if not callable(function):
-        return False
     try:
         inspect.signature(function).bind(*range(count))
-    except TypeError:
-        return False
-    except ValueError:  # a function in C without a signature
-        return True
+    except (TypeError, ValueError) as error:
+        return isinstance(error, ValueError)  # a function in C without a signature
     return True
 
 
