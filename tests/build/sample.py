@@ -126,7 +126,12 @@ other = Toolbox(⟦TM123⟧Market)
 def a24(day: ⟦TM124⟧Annotated[date, "Which day"]):
     """List the orders."""
 
-from toolmason.experimental import ⟦TM125⟧shadow
+from toolmason.extend import experimental
+
+@experimental
+def shadow(): ...
+
+⟦TM125⟧shadow()
 
 @tool
 def a26(tags: ⟦TM126⟧Annotated[list, "Which tags"]):

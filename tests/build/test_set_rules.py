@@ -199,22 +199,6 @@ box = {box}
 # --- experimental ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from toolmason.experimental import ⟦TM125⟧shadow\n",
-        "from toolmason import experimental\n⟦TM125⟧experimental.shadow()\n",
-        "import toolmason as tw\n⟦TM125⟧tw.experimental.shadow()\n",
-        "from toolmason.experimental import x\nfrom toolmason.extend import allow_experimental\nallow_experimental()\n",
-        "import toolmason as tw\ntw.extend.allow_experimental()\ntw.experimental.shadow()\n",
-        "from toolmason.extend import experimental\n@experimental\ndef f(): ...\n",
-        "from elsewhere.experimental import shadow\n",
-    ],
-)
-def test_experimental_api_is_allowed_before_it_is_used(folder, source):
-    folder.agrees(source)
-
-
 MARKED = "from toolmason.extend import experimental\n@experimental('why')\ndef f(): ...\n@experimental\nclass C: ...\n"
 
 
@@ -261,4 +245,3 @@ def test_experimental_code_of_another_file_is_told(folder, use):
 
 def test_a_setting_allows_experimental_api(folder):
     assert folder.codes(f"{MARKED}f()\n", experimental=True) == []
-    assert folder.codes("from toolmason.experimental import shadow\n", experimental=True) == []

@@ -10,8 +10,6 @@ PUBLIC = {
     "toolmason",
     *(f"toolmason.{name}" for name in ("chat", "errors", "extend", "mcp", "models", "providers", "testing")),
 }
-NOT_YET = {"docs/reference/rules/TM125.md": {"toolmason.experimental"}}
-"""The page of a rule about a module that holds no name today."""
 PAGES = [
     *ROOT.glob("*.md"),
     *(ROOT / "docs").rglob("*.md"),
@@ -27,9 +25,7 @@ def imported(text):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_imports_public_packages_only(page):
-    name = str(page.relative_to(ROOT))
-
-    assert imported(page.read_text("utf-8")) - PUBLIC - NOT_YET.get(name, set()) == set()
+    assert imported(page.read_text("utf-8")) - PUBLIC == set()
 
 
 def test_the_example_of_a_model_plugin_imports_public_packages_only():

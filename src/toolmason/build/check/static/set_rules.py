@@ -19,7 +19,6 @@ from toolmason.build.check.static.declared import (
 )
 from toolmason.build.check.static.project import Project, flatten
 
-_EXPERIMENTAL_MODULE = "toolmason.experimental"
 _EXPERIMENTAL_MARK = "toolmason.extend.experimental"
 
 
@@ -33,7 +32,6 @@ def check_sets(project: Project, *, experimental: bool = False) -> Iterator[Find
         for box in file.toolbox_calls:
             yield from _check_toolbox(project, file, box)
         if not experimental and not _allows_experimental(file):
-            yield from _check_experimental_module(file)
             yield from _check_experimental_calls(project, file)
 
 
@@ -136,18 +134,6 @@ def _allows_experimental(file: FileDeclarations) -> bool:
         and file.imports.get_path(node.value).startswith("toolmason")
         for node in ast.walk(file.source.tree)
     )
-
-
-def _check_experimental_module(file: FileDeclarations) -> Iterator[Finding]:
-    for node in ast.walk(file.source.tree) if "experimental" in file.source.text else ():
-        names: list[tuple[ast.expr | ast.alias, str]] = []
-        if isinstance(node, ast.ImportFrom) and node.module == _EXPERIMENTAL_MODULE and not node.level:
-            names = [(alias, alias.name) for alias in node.names]
-        elif isinstance(node, ast.Attribute) and file.imports.get_path(node.value) == _EXPERIMENTAL_MODULE:
-            names = [(node, node.attr)]
-        for place, name in names:
-            message = f"{name!r} is experimental and not allowed in this file"
-            yield make_finding("TM125", file.source.get_location(place), message)
 
 
 def _check_experimental_calls(project: Project, file: FileDeclarations) -> Iterator[Finding]:
