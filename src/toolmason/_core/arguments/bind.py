@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import logging
 import marshal
-import re
-import sys
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, Final, TypeAlias
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
 
-from toolmason._core.arguments.nulls import NullSearch, drop_nulls
+from toolmason._core.arguments.nulls import NullSearch
 from toolmason._core.arguments.problems import (
     count_problems,
     describe_value,
@@ -29,7 +27,7 @@ from toolmason._core.define.inputs import Inputs
 from toolmason._core.define.schema_nodes import iter_subschemas
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments, Repair
-from toolmason._wire import LARGE_NUMBER, DuplicateKey, load_json, pause_garbage_collection
+from toolmason._wire import DuplicateKey, has_large_number, load_json, pause_garbage_collection
 from toolmason.errors import CUT_OFF, ArgumentProblem, InvalidArguments, clip
 
 _log = logging.getLogger("toolmason")
@@ -197,8 +195,7 @@ def _may_hold_non_finite(raw: str) -> bool:
     # Searching for one letter first is ten times as fast and usually decides.
     if ("N" in raw and "NaN" in raw) or ("I" in raw and "Infinity" in raw):
         return True
-    has_large_digits = "e" in raw or "E" in raw or len(raw) > sys.float_info.max_10_exp
-    return has_large_digits and re.search(LARGE_NUMBER, raw) is not None
+    return has_large_number(raw.encode("utf-8", "surrogatepass"))
 
 
 def _reject_non_finite(data: Mapping[str, Any], tool: str) -> None:
@@ -410,7 +407,7 @@ def _repair_argument(inputs: Inputs, value: Any, key: str, repairer: ArgumentRep
     if value is None:
         return UNCHANGED if key in root.get("required", ()) or NullSearch(root).admits_null(schema) else ABSENT
     if isinstance(value, (dict, list)):
-        value = drop_nulls(value, schema, root)
+        value = NullSearch(root).drop(value, schema)
     return value if inputs.strict_types else repairer.repair(value, schema, f"$.{key}")
 
 

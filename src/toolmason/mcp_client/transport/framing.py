@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 
 from toolmason._core.arguments.bind import count_containers, measure_nesting
-from toolmason._wire import KEPT_BYTES, LARGE_NUMBER, DuplicateKey, load_json, pause_garbage_collection
+from toolmason._wire import KEPT_BYTES, DuplicateKey, has_large_number, load_json, pause_garbage_collection
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Maximum length of a line."""
@@ -19,7 +19,6 @@ MAX_CONTAINERS: Final = 600_000
 """Objects and lists of one large message: a tenth of a second in the parser."""
 _TOO_DEEP: Final = f"it is nested deeper than {MAX_DEPTH} levels"
 _MAX_PRUNED_BYTES: Final = 1024 * 1024
-_LARGE_NUMBER_PATTERN: Final = re.compile(LARGE_NUMBER.encode())
 # An unterminated string matches to the end: restarting the search at each quote would take quadratic time.
 _TOKEN_PATTERN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 _ID: Final = rb'"id"\s*+:\s*+(-?\d{1,18}|"(?:[^"\\\x00-\x1f]|\\.){1,200}")\s*+'
@@ -77,7 +76,7 @@ def parse_json(text: bytes) -> Any:
         data = from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError) as error:
         return UnreadableMessage(f"it is not valid JSON: {str(error)[:160]}", find_id(text))
-    if _LARGE_NUMBER_PATTERN.search(text) and _has_infinity(data):
+    if has_large_number(text) and _has_infinity(data):
         return UnreadableMessage("a number is too large for a float", find_id(text))
     return UnreadableMessage("an object has a duplicate key", find_id(text)) if has_duplicate_key(text, data) else data
 
