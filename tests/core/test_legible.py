@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolmason._core.toolbox.approval_text import format_arguments
+from toolmason._core.toolbox.approvals import format_arguments
 from toolmason._text import escape_hidden
 
 

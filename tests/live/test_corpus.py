@@ -13,7 +13,7 @@ from providers.judges import objections
 from providers.recordings import sse
 from providers.samples import CHATS
 from toolmason import Message, ToolCall, ToolDefinition, ToolResult
-from toolmason._core.arguments.bind import drop_nulls
+from toolmason._core.arguments.nulls import NullSearch
 from toolmason.models import ModelRequest
 from toolmason.models.http.sse import EventStream
 from toolmason.providers import codec, verdict
@@ -121,7 +121,7 @@ def test_nulls_for_what_was_left_out_give_the_call_again():
         optional = [key for key in schema.get("properties", {}) if key not in schema.get("required", ())]
         filled = {**dict.fromkeys(optional), **arguments}
         # Some calls of the corpus say null themselves for what may be left out.
-        assert drop_nulls(filled, schema, schema) == {k: v for k, v in arguments.items() if v is not None}
+        assert NullSearch(schema).drop(filled, schema) == {k: v for k, v in arguments.items() if v is not None}
 
 
 def reason(error):

@@ -12,7 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from toolmason import McpServer, Toolbox
 from toolmason import Tool as LocalTool
-from toolmason._core.arguments.bind import drop_nulls
+from toolmason._core.arguments.nulls import NullSearch
 from toolmason.chat import Chat
 from toolmason.mcp_client.calls.remote_tools import RemoteTool
 from toolmason.providers import codec
@@ -237,7 +237,7 @@ def make_objects(number: int, fixed: int) -> list[dict[str, Any]]:
 def test_the_search_for_nulls_in_a_large_union_is_bounded(union, data):
     schema = {"anyOf": [*union, {"type": "array", "items": {"anyOf": union}}]}
     started = time.process_time()
-    found = drop_nulls(data, schema, schema)
+    found = NullSearch(schema).drop(data, schema)
 
     assert time.process_time() - started < 3  # 20 s without the bounds
     assert len(found) == len(data)

@@ -225,12 +225,23 @@ async def test_f18_a_schema_that_would_take_for_ever_is_not_used_for_checking():
     assert result.structured == {"a": "a" * 40 + "b"}
 
 
-async def test_f40_t20_a_flood_of_progress_does_not_keep_the_result():
+async def test_f40_t20_a_flood_of_progress_does_not_keep_the_result(caplog):
     seen = []
-    async with Toolbox(raw("progress flood", "5000")) as box:
+    async with Toolbox(raw("progress flood", "200000")) as box:
         result = await echoed(box, on_progress=seen.append, timeout=30)
 
     assert result.text == "hello"
+    assert seen[-1].done == 199_999
+    assert len(seen) < 20_000
+    assert "progress notifications were dropped" in caplog.text
+
+
+async def test_progress_that_is_no_flood_is_complete_and_in_order():
+    seen = []
+    async with Toolbox(raw("progress flood", "200")) as box:
+        await echoed(box, on_progress=seen.append, timeout=30)
+
+    assert [report.done for report in seen] == list(range(200))
 
 
 @pytest.mark.usefixtures("short_termination")

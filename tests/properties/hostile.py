@@ -16,7 +16,7 @@ from toolmason._core.define.inputs import Inputs
 from toolmason._core.define.invocation import expand
 from toolmason._core.define.schema_nodes import get_json_types
 from toolmason._core.define.tool import compile_tool
-from toolmason._core.toolbox.approval_text import format_arguments
+from toolmason._core.toolbox.approvals import format_arguments
 from toolmason._core.values.policy import EngineSettings
 from toolmason._secrets import scrub
 from toolmason._text import escape_hidden

@@ -12,7 +12,7 @@ import click
 
 from toolmason._core.call.approval import Allow, ApprovalRequest, ApprovalVerdict, Deny, Edit
 from toolmason._core.define.tool import get_root
-from toolmason._core.toolbox.approval_text import format_arguments
+from toolmason._core.toolbox.approvals import format_arguments
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._text import escape_hidden
 from toolmason.cli.output import echo, print_error

@@ -16,6 +16,7 @@ from typing import Any, Final
 import httpx2
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from typing_extensions import override
 
 from toolmason.errors import ConfigError
 
@@ -109,24 +110,20 @@ def _lock_file(path: Path) -> Generator[None]:
         os.close(descriptor)  # releases the lock
 
 
-class _MemoryTokens:
+class _MemoryTokens(FileTokens):
     """Token storage for the lifetime of the process."""
 
     def __init__(self) -> None:
-        self.tokens: OAuthToken | None = None
-        self.client: OAuthClientInformationFull | None = None
+        super().__init__("", "")
+        self._stored: dict[str, Any] = {}
 
-    async def get_tokens(self) -> OAuthToken | None:
-        return self.tokens
+    @override
+    def _read_server(self) -> dict[str, Any]:
+        return self._stored
 
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        self.tokens = tokens
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.client = client_info
+    @override
+    def _write_key(self, key: str, value: Any) -> None:
+        self._stored[key] = value
 
 
 class _FixedIssuerProvider(ClientCredentialsOAuthProvider):

@@ -19,7 +19,7 @@ from toolmason._core.call.long_results import reset_result_owner, set_result_own
 from toolmason._core.define.context import CLIENT_KEY, SESSION_KEY
 from toolmason._core.define.tool import compile_tool
 from toolmason._core.run.progress import OnProgress, ProgressReport
-from toolmason._core.toolbox.approval_text import format_arguments
+from toolmason._core.toolbox.approvals import format_arguments
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import ToolResult

@@ -14,11 +14,6 @@ _MAX_STEPS: Final = 100_000
 _CONTENT_KEYWORDS: Final = frozenset({"properties", "items", "prefixItems"})
 
 
-def drop_nulls(data: Any, schema: Any, root: Mapping[str, Any]) -> Any:
-    """Drop nulls that mean "omitted": optional keys whose type does not admit null."""
-    return NullSearch(root).drop(data, schema)
-
-
 class NullSearch:
     """Search for nulls that mean "omitted". Its steps are bounded."""
 
@@ -35,10 +30,8 @@ class NullSearch:
             return data
         if isinstance(data, list):
             rows = [chain(option.get("prefixItems", ()), repeat(option.get("items"))) for option in options]
-            return [
-                self._drop_inside(item, list(parts), depth)
-                for item, parts in zip(data, zip(*rows, strict=False), strict=False)
-            ]
+            pairs = zip(data, zip(*rows, strict=False), strict=False)
+            return [self._drop_inside(item, [*parts], depth) for item, parts in pairs]
         # An alternative that declares no keys accepts any, with null as well.
         declares_keys = all("properties" in option for option in options)
         dropped = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic_core import from_json, to_json, to_jsonable_python
 
@@ -170,7 +170,6 @@ def copy_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     if type(arguments) is LargeArguments:
         return arguments  # only its call has it
     try:
-        copied: dict[str, Any] = copy_values(dict(arguments))
-        return copied
+        return cast("dict[str, Any]", copy_values(dict(arguments)))
     except Exception:  # noqa: BLE001 - an object that cannot be copied is shared
         return dict(arguments)

@@ -116,10 +116,9 @@ class ToolboxPolicy:
             raise DefinitionError(f'approve={self.approve!r}: must be "destructive", "writes", "all" or None.')
 
     def _check_roots(self) -> None:
-        if not all(isinstance(root, str | PurePath) for root in self.roots):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
-            raise DefinitionError(f"roots={self.roots!r}: must be a list of paths or file:// URIs.")
-        for root in map(str, self.roots):
-            if "://" in root and not root.startswith("file://"):
+        for root in self.roots:
+            is_path = isinstance(root, str | PurePath)  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
+            if not is_path or ("://" in str(root) and not str(root).startswith("file://")):
                 raise DefinitionError(f"roots: {root!r} is not a folder. Use paths or file:// URIs.")
 
     def with_config(

@@ -82,12 +82,10 @@ def canonicalize(value: Any) -> Any:
     return value
 
 
-_FLAG: Final = (bool,)
-_OPTIONAL_FLAG: Final = (bool, NoneType)
 _OPTION_KINDS: Final = {
-    **dict.fromkeys(("read_only", "destructive", "idempotent", "open_world", "sequential"), _OPTIONAL_FLAG),
-    **dict.fromkeys(("return_direct", "skip_permission", "overrides_builtin", "strict_types"), _FLAG),
-    "substitute_result": _FLAG,
+    **dict.fromkeys(("read_only", "destructive", "idempotent", "open_world", "sequential"), (bool, NoneType)),
+    **dict.fromkeys(("return_direct", "skip_permission", "overrides_builtin", "strict_types"), (bool,)),
+    "substitute_result": (bool,),
     **dict.fromkeys(("max_concurrency", "max_calls", "max_result_bytes"), (int, NoneType)),
     "lock": (str, NoneType),
     "rate": (Rate, NoneType),

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from toolmason._core.arguments.nulls import drop_nulls
+from toolmason._core.arguments.nulls import NullSearch
 from toolmason._core.define.bounded_checks import (
     INLINE_STEPS,
     BudgetExceeded,
@@ -118,7 +118,7 @@ class InputChecker:
             except Exception:  # noqa: BLE001 - a schema that the server wrote may fail in any way, and must not fail the call
                 _log.info("%s: arguments not validated: its input schema is not valid", self._owner)
                 self._is_checkable = False
-        if not errors and drop_nulls(data, self._schema, self._schema) != data:
+        if not errors and NullSearch(self._schema).drop(data, self._schema) != data:
             raise SchemaMismatch(
                 (), self._schema
             )  # the schema could not be checked, but nulls can still be read as "omitted"

@@ -9,8 +9,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from time import monotonic
 from typing import Any, Final, Self
 
 import anyio
@@ -50,11 +51,40 @@ TERMINATE_SECONDS: Final = 2.0
 """Seconds to wait for the process to exit after closing stdin, and again after SIGTERM."""
 MAX_SKIPPED_BYTES: Final = 4 * MAX_LINE_BYTES
 """Length at which a line without an end kills the process."""
+MAX_PROGRESS: Final = 256
+"""Progress notifications at once, and for each second, that a server may send."""
 _CHUNK_BYTES: Final = 256 * 1024
 _QUEUE_SIZE: Final = 256
 
 LEGACY_COMMANDS: Final[set[tuple[str, ...]]] = set()
 """Commands whose process exited or stayed silent when probed; they are not probed again by this program."""
+
+
+class _ProgressLimit:
+    """Drops the oldest progress notifications of a flood: each costs the SDK a task, and only the newest matter."""
+
+    def __init__(self) -> None:
+        self._left, self._time = float(MAX_PROGRESS), monotonic()
+        self.dropped = 0
+
+    def apply(self, lines: Iterable[bytes | OversizedLine]) -> list[bytes | OversizedLine]:
+        """Return the lines that came together, without the notifications that are too many."""
+        lines, now = list(lines), monotonic()
+        self._left, self._time = min(MAX_PROGRESS, self._left + MAX_PROGRESS * (now - self._time)), now
+        found = [number for number, line in enumerate(lines) if _is_progress(line)] if len(lines) > 1 else []
+        excess = len(found) - max(1, int(self._left))
+        self._left = max(0.0, self._left - len(found))
+        if excess <= 0:
+            return lines
+        self.dropped, stale = self.dropped + excess, set(found[:excess])
+        return [line for number, line in enumerate(lines) if number not in stale]
+
+
+def _is_progress(line: bytes | OversizedLine) -> bool:
+    if isinstance(line, OversizedLine) or b'"notifications/progress"' not in line:
+        return False
+    data = parse_message(line)
+    return isinstance(data, dict) and data.get("method") == "notifications/progress" and "id" not in data
 
 
 class _LineTooLong(Exception):
@@ -129,11 +159,11 @@ class ServerProcess:
             del self.stderr[:-MAX_STDERR_BYTES]
 
     async def _read_stdout(self, process: asyncio.subprocess.Process) -> None:
-        splitter = LineSplitter(MAX_LINE_BYTES)
+        splitter, progress = LineSplitter(MAX_LINE_BYTES), _ProgressLimit()
         stream = process.stdout
         try:
             while stream is not None and (chunk := await stream.read(_CHUNK_BYTES)):
-                for line in splitter.feed(chunk):
+                for line in progress.apply(splitter.feed(chunk)):
                     await self._handle_line(line)
                 if splitter.oversized is not None and splitter.oversized.size > MAX_SKIPPED_BYTES:
                     raise _LineTooLong  # noqa: TRY301 - to the handler below, which also ends the stream
@@ -144,6 +174,9 @@ class ServerProcess:
             self._kill(process)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             return  # the receiver is closed
+        finally:
+            if progress.dropped:
+                _log.warning("server %r: %d progress notifications were dropped", self.server.name, progress.dropped)
         if self.probe_id is not None and process is self.process:
             # It exited because of the probe: a legacy server that accepts no request before the handshake.
             self.probe_failed = True
