@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover test-providers local-eval search-eval check house format bench conformance test-servers soak load clients fuzz kills test-faults chaos mutants clean
+.PHONY: help setup demo test cover test-providers local-eval search-eval check house format bench plots conformance test-servers soak load clients fuzz kills test-faults chaos mutants clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -77,8 +77,13 @@ format: $(READY) ## Format the code and apply the safe fixes
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
-bench: $(READY) ## Measure the speed and print a table
-	@$(BIN)/python benchmarks/run.py
+# The bar of the loop is a ratio to a peer, so the peers are part of it; BENCH_FLAGS= leaves them out.
+BENCH_FLAGS ?= --peers
+bench: $(READY) ## Measure the speed beside floors and peers, and print tables with the bars
+	@$(BIN)/python benchmarks/run.py $(BENCH_FLAGS)
+
+plots: $(READY) ## Draw the results of the last `make bench` as SVG files
+	@$(BIN)/python benchmarks/plots.py
 
 conformance: $(READY) ## Run the official MCP conformance suite; installs it with npm into .judges
 	@$(BIN)/python tests/judges/server.py

@@ -6,148 +6,151 @@ Each figure comes from a fresh process, which runs this file as a script.
 import asyncio
 import inspect
 import json
-import linecache
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import peers
-from measure import Row, Table, verdict
+from fresh import explain, run_python
+from measure import Row, Table, judge
+from sources import SOURCES, Function, Source, functions
 
 COUNT = 1000
-COLUMNS = ("first tool, cold, ms", "first tool, ms", "ms per tool", "wall ms per tool (best)", "x floor")
-RATIO_LIMIT, FIRST_LIMIT_MS = 1.3, 5.0
+COLUMNS = ("first tool, cold, ms", "first tool, ms", "ms per tool", "wall ms per tool (best)", "x floor", "KB per tool")
+RATIO_LIMIT, FIRST_LIMIT_MS, MEMORY_LIMIT_KB = 1.3, 5.0, 15.0
 
-SOURCE = '''
-async def tool_{number}(
-    city: str, days: int = 3, ratio: float = 0.5, exact: bool = False, tags: list[str] | None = None
-) -> str:
-    """Forecast the weather, variant {number}.
-
-    Args:
-        city: The city, optionally with its country.
-        days: The number of days ahead.
-        ratio: The minimum confidence.
-        exact: True to reject cities with a similar name.
-        tags: The parts to report.
-    """
-    return city
-'''
-TEXT = '{"city": "Prague", "days": 2, "tags": ["wind"]}'
-
-Function = Callable[..., Any]
 Figures = dict[str, float]
-
-
-def functions(count: int) -> Iterator[Function]:
-    """Make distinct functions; `inspect` can read their source like that of functions in a file."""
-    for number in range(count):
-        source, name = SOURCE.format(number=number), f"<tool {number}>"
-        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-        space: dict[str, Any] = {"__name__": "tools"}
-        exec(compile(source, name, "exec"), space)  # noqa: S102 - the source is above
-        yield space[f"tool_{number}"]
+Definer = Callable[[Function], object]
 
 
 def _floor(function: Function) -> object:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(function).json_schema()
+    adapter = TypeAdapter(function)
+    return adapter, adapter.json_schema()
 
 
-async def _floor_called(function: Function) -> object:
+async def _floor_called(function: Function, text: str) -> object:
     from pydantic import TypeAdapter
 
     adapter = TypeAdapter(function)
-    return adapter.json_schema(), await adapter.validate_json(TEXT)
+    return adapter, adapter.json_schema(), await adapter.validate_json(text)
 
 
 def _ours(function: Function) -> object:
     from toolmason import Toolbox, tool
 
     (made,) = Toolbox(tool(function)).tools
-    return made.definition.input_schema
+    return made, made.definition.input_schema
 
 
-async def _ours_called(function: Function) -> object:
+async def _ours_called(function: Function, text: str) -> object:
     from toolmason import Toolbox, tool
 
     box = Toolbox(tool(function))
     (made,) = box.tools
-    return made.definition.input_schema, (await box.call(function.__name__, TEXT)).unwrap()
+    return made, made.definition.input_schema, (await box.call(function.__name__, text)).unwrap()
 
 
-OWN: dict[str, Callable[[Function], object]] = {
-    "floor: TypeAdapter(fn)": _floor,
-    "toolmason": _ours,
-    "TypeAdapter(fn), called once": _floor_called,
-    "toolmason, called once": _ours_called,
-}
-"""The second pair shows the work that the first pair defers to the first call."""
+OWN: dict[str, Definer] = {"floor: TypeAdapter(fn)": _floor, "toolmason": _ours}
+CALLED = {"TypeAdapter(fn), called once": _floor_called, "toolmason, called once": _ours_called}
+"""Definitions with a first call, to which some work is deferred."""
 
 
 def table(rounds: int, *, with_peers: bool) -> list[Table]:
-    """Measure every contender in two fresh processes per round."""
-    taken: dict[str, list[Figures]] = {name: [] for name in (*OWN, *(peers.DEFINE if with_peers else ()))}
+    """Measure every contender in two fresh processes per round, with both kinds of functions."""
+    return [_table(rounds, source, with_peers=with_peers) for source in SOURCES.values()]
+
+
+def _table(rounds: int, source: Source, *, with_peers: bool) -> Table:
+    names = (*OWN, *CALLED, *(peers.DEFINE if with_peers else ()))
+    taken: dict[str, list[Figures]] = {name: [] for name in names}
     notes = ["Cold: the first use of pydantic in the process, which then imports the rest of pydantic."]
-    for _ in range(rounds):
+    for turn in range(rounds + 1):
         for name in list(taken):
             try:
-                taken[name].append(_fresh(name, "cold") | _fresh(name, "warm"))
+                figures = _fresh(name, source, "cold")
+                if turn:  # the first turn writes the compiled files
+                    taken[name].append(figures | _fresh(name, source, "warm"))
             except subprocess.CalledProcessError as failed:
                 del taken[name]
-                notes.append(f"Not measured: {name}: {failed.stderr.strip().splitlines()[-1]}")
-    return [Table(f"Define {COUNT:,} tools, cpu", COLUMNS, [_row(name, taken) for name in taken], notes)]
+                notes.append(explain(failed, name))
+    title = f"Define {COUNT:,} tools, cpu: {source.name}"
+    return Table(title, COLUMNS, [_row(name, taken) for name in taken], notes)
 
 
-def _fresh(name: str, state: str) -> Figures:
-    command = [sys.executable, __file__, name, state]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+def _fresh(name: str, source: Source, state: str) -> Figures:
+    figures: Figures = run_python(__file__, name, source.name, state)
+    return figures
 
 
 def _row(name: str, taken: dict[str, list[Figures]]) -> Row:
     mine = taken[name]
     floor = taken["TypeAdapter(fn), called once" if name.endswith("called once") else "floor: TypeAdapter(fn)"]
-    cold, first, each = (statistics.median(one[key] for one in mine) for key in ("cold", "first", "each"))
+    cold, first, each, memory = (
+        statistics.median(one[key] for one in mine) for key in ("cold", "first", "each", "memory")
+    )
     ratio = statistics.median(a["each"] / b["each"] for a, b in zip(mine, floor, strict=True))
-    figures = (cold, first, each, min(one["wall"] for one in mine), ratio)
+    figures = (cold, first, each, min(one["wall"] for one in mine), ratio, memory)
     if not name.startswith("toolmason"):
         return Row(name, figures)
-    kept = {verdict(ratio, RATIO_LIMIT), verdict(first, FIRST_LIMIT_MS)}
-    limit = f"≤ {RATIO_LIMIT:g} x, first ≤ {FIRST_LIMIT_MS:g} ms"
-    return Row(name, figures, limit, "over" if "over" in kept else "ok")
+    bars = {
+        "x floor": (ratio, RATIO_LIMIT),
+        "first tool, ms": (first, FIRST_LIMIT_MS),
+        "KB per tool": (memory, MEMORY_LIMIT_KB),
+    }
+    limit = f"≤ {RATIO_LIMIT:g} x, first ≤ {FIRST_LIMIT_MS:g} ms, ≤ {MEMORY_LIMIT_KB:g} KB"
+    return Row(name, figures, limit, judge(bars))
 
 
-async def _measure(name: str, state: str) -> Figures:
+async def _measure(name: str, source: Source, state: str) -> Figures:
     """Measure one contender in this process; importing it is not part of the figures."""
-    define = {**OWN, **peers.DEFINE}[name]
     default = (
         "from toolmason import Toolbox, tool"
         if name.startswith("toolmason")
         else "from pydantic import TypeAdapter, BaseModel"
     )
     exec(peers.IMPORT.get(name, default), {})  # noqa: S102 - the statements are constants
-    first, spare, *others = functions(COUNT + 2)
+    define = _definer(name, source)
+    first, spare, *others = functions(COUNT + 2, source)
     if state == "cold":
         return {"cold": (await _timed(define, [first]))[0]}
     _floor(spare)
-    started, _ = await _timed(define, [first])
-    cpu, wall = await _timed(define, others)
-    return {"first": started, "each": cpu / COUNT, "wall": wall / COUNT}
+    started, _, kept = await _timed(define, [first])
+    before = resident_kb()
+    cpu, wall, many = await _timed(define, others)
+    memory = (resident_kb() - before) / COUNT
+    del kept, many
+    return {"first": started, "each": cpu / COUNT, "wall": wall / COUNT, "memory": memory}
 
 
-async def _timed(define: Callable[[Function], object], some: Sequence[Function]) -> tuple[float, float]:
-    kept = []  # keep the results, so that nothing is freed during the measurement
+def _definer(name: str, source: Source) -> Definer:
+    if name not in CALLED:
+        return {**OWN, **peers.DEFINE}[name]
+    called = CALLED[name]
+    return lambda function: called(function, source.text)
+
+
+def resident_kb() -> float:
+    """Return the resident memory of this process, or 0 if the system does not report it."""
+    try:
+        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    except OSError:
+        return 0.0
+    return next(float(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+async def _timed(define: Definer, some: Sequence[Function]) -> tuple[float, float, list[object]]:
+    kept: list[object] = []  # keep the results, so that nothing is freed during the measurement
     cpu, wall = time.process_time(), time.perf_counter()
     for function in some:
         made = define(function)
         kept.append(await made if inspect.iscoroutine(made) else made)
-    return (time.process_time() - cpu) * 1000, (time.perf_counter() - wall) * 1000
+    return (time.process_time() - cpu) * 1000, (time.perf_counter() - wall) * 1000, kept
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_measure(*sys.argv[1:]))))
+    print(json.dumps(asyncio.run(_measure(sys.argv[1], SOURCES[sys.argv[2]], sys.argv[3]))))

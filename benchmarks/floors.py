@@ -1,55 +1,91 @@
 """Lower bounds for any library: pydantic-core validates the arguments and serializes the result of the function."""
 
 import asyncio
+import inspect
 from collections.abc import Callable
+from typing import Any, NotRequired
 
 import anyio.to_thread
 from measure import Call
 from pydantic import TypeAdapter
-from pydantic_core import SchemaValidator, ValidationError, to_json
+from pydantic_core import SchemaSerializer, SchemaValidator, ValidationError, to_json
 from samples import Sample
 from typing_extensions import TypedDict, get_type_hints
 
 
 def _validator(sample: Sample) -> SchemaValidator:
-    hints = get_type_hints(sample.plain)
-    hints.pop("return")
-    arguments = TypedDict("arguments", hints)  # type: ignore[misc]  # built from a signature
+    """Validate into the declared types; an omitted argument gets its default from the function."""
+    hints = get_type_hints(sample.plain, include_extras=True)
+    hints.pop("return", None)
+    parameters = inspect.signature(sample.plain).parameters
+    fields = {
+        name: hint if parameters[name].default is inspect.Parameter.empty else NotRequired[hint]
+        for name, hint in hints.items()
+        if name not in sample.given
+    }
+    arguments = TypedDict("arguments", fields)  # type: ignore[misc]  # built from a signature
     validator = TypeAdapter(arguments).validator
     assert isinstance(validator, SchemaValidator)  # noqa: S101 - a wrapper would add to the floor
     return validator
 
 
+def _serializer(sample: Sample) -> SchemaSerializer:
+    serializer = TypeAdapter(get_type_hints(sample.plain, include_extras=True).get("return", Any)).serializer
+    assert isinstance(serializer, SchemaSerializer)  # noqa: S101 - the same
+    return serializer
+
+
 def on_loop(sample: Sample) -> Call:
-    """Make the floor of an async tool."""
-    validate, function = _validator(sample).validate_json, sample.on_loop
+    """Make the floor of an async tool: find it by name, validate, call, serialize by the return type, decode."""
+    function = sample.on_loop
+    name, given = function.__name__, sample.given
+    tools = {name: (_validator(sample).validate_json, function, _serializer(sample).to_json)}
+
+    async def call(text: str) -> str:
+        validate, run, write = tools[name]
+        return write(await run(**validate(text), **given)).decode()
+
+    async def call_plainly(text: str) -> str:
+        validate, run, write = tools[name]
+        return write(await run(**validate(text))).decode()
+
+    return call if given else call_plainly
+
+
+def least(sample: Sample) -> Call:
+    """Make a harder floor, without the look-up, the serializer of the return type and the text."""
+    validate, function, given = _validator(sample).validate_json, sample.on_loop, sample.given
 
     async def call(text: str) -> bytes:
-        return to_json(await function(**validate(text)))
+        return to_json(await function(**validate(text), **given))
 
     return call
 
 
 def refused(sample: Sample) -> Call:
-    """Make the floor of a call with invalid arguments."""
-    validate = _validator(sample).validate_json
+    """Make the floor of a call with invalid arguments: find the tool, validate, write the text of the error."""
+    name = sample.plain.__name__
+    tools = {name: _validator(sample).validate_json}
 
-    async def call(text: str) -> bytes:
+    async def call(text: str) -> str:
         try:
-            validate(text)
-        except ValidationError:
-            return b"refused"
+            tools[name](text)
+        except ValidationError as error:
+            return str(error)
         raise AssertionError(text)
 
     return call
 
 
-def plain(sample: Sample) -> Callable[[str], bytes]:
+def plain(sample: Sample) -> Callable[[str], str]:
     """Make the floor of a sync tool, without a thread."""
-    validate, function = _validator(sample).validate_json, sample.plain
+    function = sample.plain
+    name = function.__name__
+    tools = {name: (_validator(sample).validate_json, function, _serializer(sample).to_json)}
 
-    def call(text: str) -> bytes:
-        return to_json(function(**validate(text)))
+    def call(text: str) -> str:
+        validate, run, write = tools[name]
+        return write(run(**validate(text))).decode()
 
     return call
 
@@ -58,7 +94,7 @@ def hop_by_anyio(sample: Sample) -> Call:
     """Wrap the floor in anyio's thread hop."""
     work = plain(sample)
 
-    async def call(text: str) -> bytes:
+    async def call(text: str) -> str:
         return await anyio.to_thread.run_sync(work, text)
 
     return call
@@ -68,7 +104,7 @@ def hop_by_asyncio(sample: Sample) -> Call:
     """Wrap the floor in the standard library's thread hop."""
     work = plain(sample)
 
-    async def call(text: str) -> bytes:
+    async def call(text: str) -> str:
         return await asyncio.to_thread(work, text)
 
     return call

@@ -1,6 +1,5 @@
 """Measure the cost of start-up in fresh processes: CPU time, wall time and memory, net of an empty interpreter."""
 
-import os
 import resource
 import statistics
 import subprocess
@@ -8,7 +7,8 @@ import sys
 import time
 
 import peers
-from measure import Row, Table, verdict
+from fresh import ENVIRONMENT, explain
+from measure import Row, Table, judge, verdict
 
 COLUMNS = ("cpu ms", "wall ms (best)", "x floor", "modules", "RSS MB")
 RATIO_LIMIT, MEMORY_LIMIT_MB = 1.25, 30.0
@@ -23,9 +23,6 @@ STATEMENTS = {
     OURS: "import toolmason; toolmason.tool, toolmason.Toolbox",
     MODEL: "import toolmason; toolmason.model('openai-chat:m', base_url='http://127.0.0.1:1')",
 }
-
-# Every installation has compiled files; without them the figure would measure the compiler.
-CACHED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 # The process reads its own memory, because `ru_maxrss` would include its parent's.
 REPORT = """
@@ -50,7 +47,7 @@ def table(rounds: int, *, with_peers: bool) -> list[Table]:
                 figures = _fresh(statements[name])
             except subprocess.CalledProcessError as failed:
                 del taken[name]
-                notes.append(f"Not measured: {name}: {failed.stderr.strip().splitlines()[-1]}")
+                notes.append(explain(failed, name))
             else:
                 if turn:
                     taken[name].append(figures)
@@ -60,7 +57,7 @@ def table(rounds: int, *, with_peers: bool) -> list[Table]:
 def _fresh(statement: str) -> tuple[float, ...]:
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = [sys.executable, "-c", statement + REPORT]
-    done = subprocess.run(command, env=CACHED, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     modules, memory = map(int, done.stdout.split())
@@ -81,6 +78,5 @@ def _row(name: str, taken: dict[str, list[tuple[float, ...]]]) -> Row:
         return Row(name, figures, f"≤ {MODEL_LIMIT:g} x", verdict(ratio, MODEL_LIMIT))
     if name != OURS:
         return Row(name, figures)
-    kept = {verdict(ratio, RATIO_LIMIT), verdict(rss, MEMORY_LIMIT_MB)}
-    limit = f"≤ {RATIO_LIMIT:g} x, ≤ {MEMORY_LIMIT_MB:g} MB"
-    return Row(name, figures, limit, "over" if "over" in kept else "ok")
+    bars = {"x floor": (ratio, RATIO_LIMIT), "RSS MB": (rss, MEMORY_LIMIT_MB)}
+    return Row(name, figures, f"≤ {RATIO_LIMIT:g} x, ≤ {MEMORY_LIMIT_MB:g} MB", judge(bars))

@@ -3,10 +3,11 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from samples import add
+from samples import TWO_INTS
 
 Run = Callable[[int], Awaitable[object]]
 TEXT = '{"a": 1, "b": 2}'
+add = TWO_INTS.on_loop
 
 
 def pydantic_ai() -> Run:

@@ -5,10 +5,11 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from samples import add
+from samples import TWO_INTS
 
 Run = Callable[[int], Awaitable[object]]
 TEXT = '{"a": 1, "b": 2}'
+add = TWO_INTS.on_loop
 TOOL = {
     "type": "function",
     "function": {

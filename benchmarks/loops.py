@@ -13,25 +13,34 @@ from typing import Any
 
 import loop_peers
 import loop_wire
-from measure import Row, Table
+from measure import Row, Table, judge, verdict
 from pydantic import TypeAdapter
 from pydantic_core import to_json
-from samples import add
+from samples import TWO_INTS
 from typing_extensions import TypedDict
 
 from toolmason import Chat, Limits, Message, Toolbox, ToolCall, tool
 from toolmason.models import ModelReply, ModelRequest
 
-STEPS = (50, 200, 800)
-COLUMNS = (*(f"cpu µs per step, N={steps}" for steps in STEPS), "growth", *(f"x floor, N={n}" for n in STEPS[::2]))
+STEPS = (50, 200, 800, 3200)
+WIRE_STEPS = STEPS[:3]
+"""Over HTTP the server reads the whole conversation in each step; 3,200 steps would take minutes."""
 GROWTH = 1.2
 """Maximum ratio of the cost of a step in the longest run to one in the shortest, in memory."""
 TIMES_FLOOR = 2.0
 """Maximum ratio of the cost of a step to the hand-written loop's, over HTTP, in the longest run."""
+TIMES_LLM = 1.0
+"""Maximum ratio of the cost of a step to that of `llm`, in memory, for each length."""
+SLOW_SECONDS = 1.0
+"""A contender whose run takes longer is not measured with more steps."""
+LLM = "llm, chain"
 TEXT = '{"a": 1, "b": 2}'
+add = TWO_INTS.on_loop
 
 Run = Callable[[int], Awaitable[object]]
-Judge = Callable[[Sequence[float]], tuple[str, str]]
+Judge = Callable[[Sequence[float | None]], tuple[str, str]]
+Taken = dict[str, dict[int, list[float]]]
+"""Microseconds per step by contender and length, one for each round."""
 
 
 def table(rounds: int, *, with_peers: bool) -> list[Table]:
@@ -42,12 +51,13 @@ def table(rounds: int, *, with_peers: bool) -> list[Table]:
         for name, make in loop_peers.PEERS.items():
             try:
                 runs[name] = make()
-                asyncio.run(runs[name](2))
+                asyncio.run(_once(runs[name], 2))
             except Exception as error:  # noqa: BLE001 - the report lists peers that fail
                 runs.pop(name, None)
                 notes.append(f"Not measured: {name}: {type(error).__name__}: {str(error).splitlines()[0]}")
-    memory = Table("Run in memory", COLUMNS, _rows(runs, rounds, _constant), notes)
-    return [memory, _over_the_wire(rounds)]
+    taken = _taken(runs, rounds, STEPS)
+    memory = Table("Run in memory", _columns(STEPS), _rows(taken, STEPS, _constant), notes)
+    return [memory, _against_llm(taken), _over_the_wire(rounds)]
 
 
 def _over_the_wire(rounds: int) -> Table:
@@ -56,31 +66,61 @@ def _over_the_wire(rounds: int) -> Table:
         process = multiprocessing.get_context("spawn").Process(target=loop_wire.serve, args=(found,), daemon=True)
         process.start()
         try:
-            rows = _rows(loop_wire.runs(found.get(timeout=30)), rounds, _near_the_floor)
+            taken = _taken(loop_wire.runs(found.get(timeout=30)), rounds, WIRE_STEPS)
         finally:
             process.kill()
             process.join()
-    return Table("Run over HTTP, Chat Completions", COLUMNS, rows)
+    rows = _rows(taken, WIRE_STEPS, _near_the_floor)
+    return Table("Run over HTTP, Chat Completions", _columns(WIRE_STEPS), rows)
 
 
-def _constant(figures: Sequence[float]) -> tuple[str, str]:
-    return f"growth ≤ {GROWTH:g}", "ok" if figures[len(STEPS)] <= GROWTH else "over"
+def _against_llm(taken: Taken) -> Table:
+    """Compare with the leanest peer, for each length."""
+    theirs = taken.get(LLM, {})
+    limit = f"≤ {TIMES_LLM:g} x"
+    rows = []
+    for steps in STEPS:
+        ratio = _ratio(taken["toolmason"][steps], theirs[steps]) if steps in theirs else None
+        rows.append(
+            Row(f"toolmason, N={steps}", [ratio], limit, verdict(ratio, TIMES_LLM) if ratio else "not measured")
+        )
+    notes = [] if theirs else ["Not measured: `llm` is a peer. Run with `--peers`."]
+    return Table("Run in memory against llm", ("x llm",), rows, notes)
 
 
-def _near_the_floor(figures: Sequence[float]) -> tuple[str, str]:
-    return f"≤ {TIMES_FLOOR:g} x, N={STEPS[-1]}", "ok" if figures[-1] <= TIMES_FLOOR else "over"
+def _columns(lengths: Sequence[int]) -> tuple[str, ...]:
+    return (
+        *(f"cpu µs per step, N={steps}" for steps in lengths),
+        "growth",
+        *(f"x floor, N={steps}" for steps in lengths),
+    )
 
 
-def _rows(runs: Mapping[str, Run], rounds: int, judge: Judge) -> list[Row]:
-    taken: dict[tuple[str, int], list[float]] = {(name, steps): [] for name in runs for steps in STEPS}
+def _constant(figures: Sequence[float | None]) -> tuple[str, str]:
+    return f"growth ≤ {GROWTH:g}", judge({"growth": (figures[len(STEPS)], GROWTH)})
+
+
+def _near_the_floor(figures: Sequence[float | None]) -> tuple[str, str]:
+    return f"≤ {TIMES_FLOOR:g} x, N={WIRE_STEPS[-1]}", judge(
+        {f"x floor, N={WIRE_STEPS[-1]}": (figures[-1], TIMES_FLOOR)}
+    )
+
+
+def _taken(runs: Mapping[str, Run], rounds: int, lengths: Sequence[int]) -> Taken:
+    taken: Taken = {name: {} for name in runs}
+    slow: set[str] = set()
     for turn in range(rounds + 1):
-        for steps in STEPS:
+        for steps in lengths:
             for name, run in runs.items():
+                if name in slow and steps not in taken[name]:
+                    continue
                 used = asyncio.run(_once(run, steps))
+                taken[name].setdefault(steps, [])
                 if turn:  # the first round loads and compiles deferred parts
-                    taken[name, steps].append(used / steps * 1e6)
-    floor = next(iter(runs))
-    return [_row(name, taken, floor, judge) for name in runs]
+                    taken[name][steps].append(used / steps * 1e6)
+                elif used > SLOW_SECONDS and not name.startswith(("floor", "toolmason")):
+                    slow.add(name)
+    return taken
 
 
 async def _once(run: Run, steps: int) -> float:
@@ -90,12 +130,16 @@ async def _once(run: Run, steps: int) -> float:
     return time.process_time() - start
 
 
-def _row(name: str, taken: Mapping[tuple[str, int], list[float]], floor: str, judge: Judge) -> Row:
+def _rows(taken: Taken, lengths: Sequence[int], judged: Judge) -> list[Row]:
     # Ratios are computed within one round, so that load on the machine affects both sides.
-    figures = [statistics.median(taken[name, steps]) for steps in STEPS]
-    figures.append(_ratio(taken[name, STEPS[-1]], taken[name, STEPS[0]]))
-    figures += [_ratio(taken[name, steps], taken[floor, steps]) for steps in STEPS[::2]]
-    return Row(name, figures, *(judge(figures) if name == "toolmason" else ("", "")))
+    floor = taken[next(iter(taken))]
+    rows = []
+    for name, mine in taken.items():
+        figures: list[float | None] = [statistics.median(mine[steps]) if steps in mine else None for steps in lengths]
+        figures.append(_ratio(mine[max(mine)], mine[min(mine)]))
+        figures += [_ratio(mine[steps], floor[steps]) if steps in mine else None for steps in lengths]
+        rows.append(Row(name, figures, *(judged(figures) if name == "toolmason" else ("", ""))))
+    return rows
 
 
 def _ratio(these: Sequence[float], those: Sequence[float]) -> float:

@@ -3,16 +3,15 @@
 Each figure comes from a fresh process.
 """
 
-import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from define import SOURCE
+from fresh import run_python
 from measure import Row, Table
+from sources import FLAT, Source
 
 MODULES, EACH = 100, 10
 COLUMNS = ("cpu ms", "wall ms (best)", "whole process, cpu ms", "x faster", "x faster, whole process")
@@ -39,16 +38,11 @@ def table(rounds: int, *, with_peers: bool) -> list[Table]:
     """List the tools both ways in each round. No peer has a manifest, so there is nothing to compare with."""
     del with_peers
     with tempfile.TemporaryDirectory() as folder:
-        _write_package(Path(folder) / "wares")
-        environment = {**os.environ, "PYTHONPATH": folder}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        code = "from toolmason.build.manifest.package_manifest import build, write_file\nbuilt = build('wares')\n"
-        _run(code + "write_file(built.file, built.data)", environment)
-        size = (Path(folder) / "wares" / "_toolmason.json").stat().st_size
+        size = write_package(Path(folder) / "wares", FLAT)
         taken: dict[str, list[dict[str, float]]] = {name: [] for name in PROGRAMS}
         for turn in range(rounds + 1):
             for name, program in PROGRAMS.items():
-                figures = json.loads(_run(READY + START + program + REPORT, environment))
+                figures = run_python("-c", READY + START + program + REPORT, PYTHONPATH=folder)
                 if turn:  # the first round writes the bytecode
                     taken[name].append(figures)
     notes = [
@@ -59,19 +53,16 @@ def table(rounds: int, *, with_peers: bool) -> list[Table]:
     return [Table(f"Cold start with {MODULES * EACH:,} tools in {MODULES} modules", COLUMNS, rows, notes)]
 
 
-def _write_package(folder: Path) -> None:
+def write_package(folder: Path, source: Source) -> int:
+    """Write a package of tools with its manifest, and return the size of the manifest."""
     folder.mkdir()
     (folder / "__init__.py").touch()
     for module in range(MODULES):
-        tools = "".join(
-            "\n@tool" + SOURCE.format(number=number) for number in range(module * EACH, module * EACH + EACH)
-        )
-        (folder / f"part_{module:03}.py").write_text(f"from toolmason import tool\n{tools}", "utf-8")
-
-
-def _run(program: str, environment: dict[str, str]) -> str:
-    command = [sys.executable, "-c", program]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        text = source.module(range(module * EACH, module * EACH + EACH))
+        (folder / f"part_{module:03}.py").write_text(text, "utf-8")
+    command = [Path(sys.executable).with_name("toolmason"), "build", folder]
+    subprocess.run(command, capture_output=True, check=True)
+    return (folder / "_toolmason.json").stat().st_size
 
 
 def _row(name: str, taken: dict[str, list[dict[str, float]]]) -> Row:

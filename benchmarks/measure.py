@@ -4,7 +4,7 @@ import gc
 import os
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class Table:
     def markdown(self) -> str:
         """Return the table as Markdown; numbers have three significant digits."""
         head = ["what", *self.columns, "limit", "verdict"]
-        body = [[row.name, *map(_number, row.figures), row.limit, row.verdict] for row in self.rows]
+        body = [[row.name, *map(format_number, row.figures), row.limit, row.verdict] for row in self.rows]
         widths = [max(len(line[index]) for line in (head, *body)) for index in range(len(head))]
         rule = ["-" * width for width in widths]
         lines = ("| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in (head, rule, *body))
@@ -60,6 +60,12 @@ def verdict(value: float, limit: float | None) -> str:
     return "ok" if value <= limit else "over"
 
 
+def judge(bars: Mapping[str, tuple[float | None, float]]) -> str:
+    """Return "ok", or the columns whose values are over their limits; a bar that is a minimum is passed negated."""
+    over = [name for name, (value, limit) in bars.items() if value is not None and value > limit]
+    return f"over: {'; '.join(over)}" if over else "ok"
+
+
 async def race(contenders: Sequence[Contender], text: str, rounds: int, seconds: float = BATCH_SECONDS) -> list[Row]:
     """Measure all contenders in each round, and compare each with the floor of the same round.
 
@@ -71,9 +77,8 @@ async def race(contenders: Sequence[Contender], text: str, rounds: int, seconds:
     wall: list[list[float]] = [[] for _ in contenders]
     for turn in range(rounds):
         for place in range(len(contenders)):
-            index = (place + turn) % len(
-                contenders
-            )  # rotate the order, so that no contender always runs after the same one
+            # Rotate the order, so that no contender always runs after the same one.
+            index = (place + turn) % len(contenders)
             used, took = await _batch(contenders[index].call, text, counts[index])
             cpu[index].append(used * 1e6)
             wall[index].append(took * 1e6)
@@ -104,7 +109,8 @@ async def _batch(call: Call, text: str, count: int) -> tuple[float, float]:
     return (time.process_time() - cpu) / count, (time.perf_counter() - wall) / count
 
 
-def _number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
+    """Return three significant digits, or all digits before the point."""
     if value is None:
         return "-"
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"

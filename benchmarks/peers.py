@@ -10,7 +10,6 @@ from typing import Any
 
 from measure import Call
 from pydantic_core import to_json
-from samples import Sample
 
 Function = Callable[..., Any]
 
@@ -173,9 +172,9 @@ IN_THREAD = [name for name in PEERS if not name.startswith(("anthropic", "llm", 
 """Peers that run a sync function in a thread; the others run it on the event loop."""
 
 
-def for_loop(name: str, sample: Sample) -> Call:
+def for_loop(name: str, plain: Function, on_loop: Function) -> Call:
     """Make a peer's call of the async form, or of the sync form if the peer supports no other."""
-    return PEERS[name](sample.plain if name.startswith("smolagents") else sample.on_loop)
+    return PEERS[name](plain if name.startswith("smolagents") else on_loop)
 
 
 def forgiving(call: Call) -> Call:
@@ -196,43 +195,50 @@ def forgiving(call: Call) -> Call:
 def _fastmcp(function: Function) -> object:
     from fastmcp.tools import Tool
 
-    return Tool.from_function(function).parameters
+    made = Tool.from_function(function)
+    return made, made.parameters
 
 
 def _mcp(function: Function) -> object:
     from mcp.server.mcpserver.tools import Tool
 
-    return Tool.from_function(function).parameters
+    made = Tool.from_function(function)
+    return made, made.parameters
 
 
 def _pydantic_ai(function: Function) -> object:
     from pydantic_ai import Tool
 
-    return Tool(function).tool_def.parameters_json_schema
+    made = Tool(function)
+    return made, made.tool_def.parameters_json_schema
 
 
 def _langchain(function: Function) -> object:
     from langchain_core.tools import StructuredTool
 
-    return StructuredTool.from_function(coroutine=function).tool_call_schema.model_json_schema()
+    made = StructuredTool.from_function(coroutine=function)
+    return made, made.tool_call_schema.model_json_schema()
 
 
 def _openai_agents(function: Function) -> object:
     from agents import function_tool
 
-    return function_tool(function).params_json_schema
+    made = function_tool(function)
+    return made, made.params_json_schema
 
 
 def _anthropic(function: Function) -> object:
     from anthropic import beta_async_tool
 
-    return beta_async_tool(function).to_dict()
+    made = beta_async_tool(function)
+    return made, made.to_dict()
 
 
 def _llm(function: Function) -> object:
     from llm import Tool
 
-    return Tool.function(function).input_schema
+    made = Tool.function(function)
+    return made, made.input_schema
 
 
 DEFINE: dict[str, Callable[[Function], object]] = {

@@ -1,6 +1,6 @@
 """Measure the speed of Toolmason against its floor, and against its peers with `--peers`.
 
-Usage: python benchmarks/run.py [SUBJECT|all] [--peers] [--rounds N] [--write]
+Usage: python benchmarks/run.py [SUBJECT|all|bars] [--peers] [--instructions] [--rounds N] [--write]
 """
 
 import argparse
@@ -15,36 +15,52 @@ import warnings
 from importlib import metadata
 from pathlib import Path
 
+import bars
 import calls
 import define
 import environment
+import exports
+import growth
 import imports
+import instructions
 import loops
 import manifests
 import remotes
+import results
 import serving
+import sizes
+import starts
+import threads
 from measure import Neighbours
 
 README = Path(__file__).with_name("README.md")
 SUBJECTS = {
     "call": calls.on_loop,
     "policy": calls.under_policy,
-    "thread": calls.in_thread,
+    "run": calls.in_run,
+    "thread": threads.table,
+    "sizes": sizes.table,
     "loop": loops.table,
     "define": define.table,
+    "export": exports.table,
+    "growth": growth.table,
     "import": imports.table,
+    "start": starts.table,
     "mcp": remotes.table,
     "serving": serving.table,
     "manifest": manifests.table,
+    "instructions": instructions.table,
 }
+BARS = "bars"
 OWN = ("toolmason", "pydantic", "pydantic-core", "anyio")
 
 
 def main() -> int:
     """Measure the given subjects, print the tables, and write them to the README if requested."""
     parser = argparse.ArgumentParser(description="Measure the speed of Toolmason.")
-    parser.add_argument("subject", nargs="?", default="all", choices=[*SUBJECTS, "all"])
+    parser.add_argument("subject", nargs="?", default="all", choices=[*SUBJECTS, BARS, "all"])
     parser.add_argument("--peers", action="store_true", help="also measure other libraries, in benchmarks/.peers")
+    parser.add_argument("--instructions", action="store_true", help="also count instructions; slow, needs valgrind")
     parser.add_argument("--rounds", type=int, default=9, metavar="N", help="number of interleaved rounds (default: 9)")
     parser.add_argument("--write", action="store_true", help="write the tables to benchmarks/README.md")
     options = parser.parse_args()
@@ -53,12 +69,25 @@ def main() -> int:
     if options.peers and not environment.is_current():
         return subprocess.run([environment.python(), __file__, *sys.argv[1:]], check=False).returncode
     _be_quiet()
-    for subject in SUBJECTS if options.subject == "all" else [options.subject]:
-        text = _report(subject, options.rounds, with_peers=options.peers)
-        print(text, end="\n\n", flush=True)
-        if options.write:
-            _write(subject, text)
+    for subject in _chosen(options.subject, counts=options.instructions):
+        _show(subject, _report(subject, options.rounds, with_peers=options.peers), write=options.write)
+    if options.subject in ("all", BARS):
+        _show(BARS, bars.table().markdown(), write=options.write)
     return 0
+
+
+def _chosen(subject: str, *, counts: bool) -> list[str]:
+    if subject == BARS:
+        return []
+    if subject != "all":
+        return [subject, *(["instructions"] if counts and subject == "call" else [])]
+    return [name for name in SUBJECTS if counts or name != "instructions"]
+
+
+def _show(subject: str, text: str, *, write: bool) -> None:
+    print(text, end="\n\n", flush=True)
+    if write:
+        _write(subject, text)
 
 
 def _report(subject: str, rounds: int, *, with_peers: bool) -> str:
@@ -69,6 +98,7 @@ def _report(subject: str, rounds: int, *, with_peers: bool) -> str:
         f"{today}, {rounds} rounds, Python {platform.python_version()}, {os.cpu_count()} cores; "
         f"other processes used {neighbours.share()} of the machine. {_versions(with_peers=with_peers)}."
     )
+    results.save(subject, head, tables)
     return "\n\n".join([head, *(table.markdown() for table in tables)])
 
 

@@ -1,6 +1,6 @@
 """Run an echo server of one kind for `serving.py`: `python benchmarks/servers.py KIND WAY PORT TOOLS`.
 
-Every kind runs under the same uvicorn, with httptools and uvloop, and serves the same tools.
+Every kind serves the same tools, and runs under the same uvicorn with httptools and uvloop, except `serve()`.
 """
 
 import asyncio
@@ -39,6 +39,20 @@ def sdk(tools: int) -> Any:
         return types.CallToolResult(content=[types.TextContent(text=text)], structured_content={"result": text})
 
     server = Server("sdk", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
+    return server, server.streamable_http_app(json_response=True)
+
+
+def sdk_high(tools: int) -> Any:
+    """High-level server of the MCP SDK."""
+    from mcp.server import MCPServer
+
+    async def echo(text: str) -> str:
+        """Return the text."""
+        return text
+
+    server = MCPServer("sdk")
+    for number in range(tools):
+        server.add_tool(echo, name=f"echo_{number}")
     return server, server.streamable_http_app(json_response=True)
 
 
@@ -101,7 +115,9 @@ def bare(tools: int) -> Any:
 KINDS = {
     "bare handler": bare,
     "toolmason": ours,
+    "toolmason, serve()": ours,
     "mcp low-level": sdk,
+    "mcp MCPServer": sdk_high,
     "fastmcp": fastmcp,
 }
 
@@ -110,7 +126,11 @@ def main() -> None:
     """Run the server named on the command line."""
     kind, way, port, tools = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     server, app = KINDS[kind](tools)
-    if way == "http":
+    if way == "http" and kind == "toolmason, serve()":
+        from toolmason import serve
+
+        serve(server, "http", port=port)
+    elif way == "http":
         import uvicorn
 
         uvicorn.run(app, port=port, http="httptools", loop="uvloop", log_level="warning", access_log=False)

@@ -1,0 +1,88 @@
+"""Count the instructions of calls with callgrind: a figure that does not depend on the load of the machine.
+
+Run as a script under callgrind, this file makes the counted calls.
+"""
+
+import asyncio
+import gc
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import floors
+import ours
+from fresh import ENVIRONMENT
+from measure import Call, Contender, Row, Table, verdict
+from samples import MAIN, Sample
+
+COLUMNS = ("instructions", "x floor")
+WARM_UP, CALLS = 30, 100
+HINT = "Not measured: `valgrind` is missing. Install it, on Debian with `apt install valgrind`, and run this again."
+# The calls stand between these two functions of the interpreter, which nothing else calls meanwhile.
+BEGIN, END = "PyGC_Disable", "PyGC_Enable"
+
+
+def table(rounds: int, *, with_peers: bool) -> list[Table]:
+    """Count once: a second count gives the same figures to a fraction of a per cent."""
+    del rounds, with_peers
+    return [_table(sample) for sample in MAIN]
+
+
+def _contenders(sample: Sample) -> list[Contender]:
+    bare, usual = sample.limits
+    floor = floors.refused(sample) if sample.is_wrong else floors.on_loop(sample)
+    return [
+        Contender("floor: pydantic-core", floor),
+        Contender("toolmason, timeout=None", ours.on_loop(sample, timeout=None), bare),
+        Contender("toolmason, all defaults", ours.on_loop(sample), usual),
+    ]
+
+
+def _table(sample: Sample) -> Table:
+    title = f"Instructions: {sample.name}"
+    if shutil.which("valgrind") is None:
+        return Table(title, COLUMNS, [], [HINT])
+    contenders = _contenders(sample)
+    counts = _count(MAIN.index(sample))
+    if len(counts) != len(contenders):
+        note = f"Not measured: {len(counts)} counts for {len(contenders)} contenders; the interpreter inlines {BEGIN}."
+        return Table(title, COLUMNS, [], [note])
+    rows = []
+    for contender, count in zip(contenders, counts, strict=True):
+        ratio, limit = count / counts[0], contender.limit
+        text = f"≤ {limit:g} x" if limit else ""
+        rows.append(Row(contender.name, (count / CALLS, ratio), text, verdict(ratio, limit)))
+    return Table(title, COLUMNS, rows)
+
+
+def _count(index: int) -> list[int]:
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["valgrind", "--tool=callgrind", f"--zero-before={BEGIN}", f"--dump-before={END}"]
+        command += [f"--callgrind-out-file={folder}/count", sys.executable, __file__, str(index)]
+        environment = {**ENVIRONMENT, "PYTHONHASHSEED": "0"}
+        subprocess.run(command, env=environment, capture_output=True, check=True, timeout=600)
+        files = sorted(Path(folder).glob("count.*"), key=lambda file: int(file.suffix[1:]))
+        totals = [re.search(r"^(?:summary|totals): (\d+)", file.read_text("utf-8"), re.MULTILINE) for file in files]
+    return [int(total[1]) for total in totals if total]
+
+
+async def _call(contenders: list[Contender], text: str) -> None:
+    for contender in contenders:
+        await _repeat(contender.call, text, WARM_UP)
+        gc.collect()
+        gc.disable()
+        await _repeat(contender.call, text, CALLS)
+        gc.enable()
+
+
+async def _repeat(call: Call, text: str, count: int) -> None:
+    for _ in range(count):
+        await call(text)
+
+
+if __name__ == "__main__":
+    chosen = MAIN[int(sys.argv[1])]
+    asyncio.run(_call(_contenders(chosen), chosen.text))
