@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NotRequired
 
 import anyio.to_thread
@@ -35,21 +35,29 @@ def _serializer(sample: Sample) -> SchemaSerializer:
     return serializer
 
 
-def on_loop(sample: Sample) -> Call:
-    """Make the floor of an async tool: find it by name, validate, call, serialize by the return type, decode."""
-    function = sample.on_loop
-    name, given = function.__name__, sample.given
-    tools = {name: (_validator(sample).validate_json, function, _serializer(sample).to_json)}
+def _named(call_tool: Callable[[str, str], Awaitable[str]], name: str) -> Call:
+    """Call a tool by its name, with one coroutine between, as `ours` does."""
 
     async def call(text: str) -> str:
-        validate, run, write = tools[name]
-        return write(await run(**validate(text), **given)).decode()
+        return await call_tool(name, text)
 
-    async def call_plainly(text: str) -> str:
+    return call
+
+
+def on_loop(sample: Sample) -> Call:
+    """Make the floor of an async tool: find it by name, validate, call, serialize by the return type, decode."""
+    function, given = sample.on_loop, sample.given
+    tools = {function.__name__: (_validator(sample).validate_json, function, _serializer(sample).to_json)}
+
+    async def call_tool(name: str, text: str) -> str:
         validate, run, write = tools[name]
         return write(await run(**validate(text))).decode()
 
-    return call if given else call_plainly
+    async def call_with_values(name: str, text: str) -> str:
+        validate, run, write = tools[name]
+        return write(await run(**validate(text), **given)).decode()
+
+    return _named(call_with_values if given else call_tool, function.__name__)
 
 
 def least(sample: Sample) -> Call:
@@ -64,17 +72,16 @@ def least(sample: Sample) -> Call:
 
 def refused(sample: Sample) -> Call:
     """Make the floor of a call with invalid arguments: find the tool, validate, write the text of the error."""
-    name = sample.plain.__name__
-    tools = {name: _validator(sample).validate_json}
+    tools = {sample.plain.__name__: _validator(sample).validate_json}
 
-    async def call(text: str) -> str:
+    async def call_tool(name: str, text: str) -> str:
         try:
             tools[name](text)
         except ValidationError as error:
             return str(error)
         raise AssertionError(text)
 
-    return call
+    return _named(call_tool, sample.plain.__name__)
 
 
 def plain(sample: Sample) -> Callable[[str], str]:

@@ -41,13 +41,18 @@ def _caller(function: Callable[..., Any], sample: Sample, **options: Any) -> Cal
 
 
 def on_loop(sample: Sample, **options: Any) -> Call:
+    """Call the async form; options go to the tool."""
+    return _caller(tool(**options)(sample.on_loop), sample)
+
+
+def on_loop_with(sample: Sample, **options: Any) -> Call:
     """Call the async form; options go to the call."""
     return _caller(tool(sample.on_loop), sample, **options)
 
 
 def plain_on_loop(sample: Sample, **options: Any) -> Call:
-    """Call the sync form on the event loop."""
-    return _caller(tool(runs_on="loop")(_copy(sample.plain)), sample, **options)
+    """Call the sync form on the event loop; options go to the tool."""
+    return _caller(tool(runs_on="loop", **options)(_copy(sample.plain)), sample)
 
 
 async def pass_on(call: ToolCall, following: Callable[[ToolCall], Awaitable[ToolResult]]) -> ToolResult:
@@ -70,24 +75,24 @@ def governed(sample: Sample, *, hooked: bool = False, on_loop: bool = False, **o
 
 
 def distinct(sample: Sample, *, limits: Limits | None = None, in_run: bool = False, **options: Any) -> Call:
-    """Call the async form with other arguments each time, in a run or not; options go to the call.
+    """Call the async form with other arguments each time, in a run or not; options go to the tool.
 
     A run answers a repeated call without the tool.
     """
-    function = tool(sample.on_loop)
+    function = tool(**options)(sample.on_loop)
     box = _box(function, sample.context)
     run, name = (box.run(limits) if in_run else box).call, function.__name__
     text, numbers = sample.varied, itertools.count(1)
 
     async def call(_: str) -> str:
-        return (await run(name, text % next(numbers), **options)).text
+        return (await run(name, text % next(numbers))).text
 
     return call
 
 
 def in_thread(sample: Sample, **options: Any) -> Call:
-    """Call the sync form in a worker thread, the default."""
-    return _caller(tool(_copy(sample.plain)), sample, **options)
+    """Call the sync form in a worker thread, the default; options go to the tool."""
+    return _caller(tool(**options)(_copy(sample.plain)), sample)
 
 
 def batch(function: Callable[..., Any], texts: list[str]) -> Callable[[], Awaitable[list[Any]]]:
