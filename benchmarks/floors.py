@@ -36,7 +36,7 @@ def _serializer(sample: Sample) -> SchemaSerializer:
 
 
 def _named(call_tool: Callable[[str, str], Awaitable[str]], name: str) -> Call:
-    """Call a tool by its name, with one coroutine between, as `ours` does."""
+    """Call a tool by its name, with one coroutine between, as the calls of Toolmason do."""
 
     async def call(text: str) -> str:
         return await call_tool(name, text)
