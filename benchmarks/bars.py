@@ -20,6 +20,7 @@ EACH = (
     "ToolContext",
     "injected value",
 )
+NAMED = (("2 ints", "2 ints"), ("the peers' function", PEERS.name))
 LARGE = ("100 KB in, int out", "100 KB in, 100 KB out")
 
 
@@ -46,7 +47,7 @@ def _calls() -> list[Bar]:
     ]
     found += [
         Bar(f"call in a run, {name}", f"Call in a run: {title}", "in a run without limits", "x plain call")
-        for name, title in (("2 ints", "2 ints"), ("the peers' function", PEERS.name))
+        for name, title in NAMED
     ]
     found += [
         Bar(f"invalid arguments, {name}", f"Call: invalid arguments, {name}", DEFAULTS, RATIO)
@@ -96,7 +97,11 @@ def _catalogs() -> list[Bar]:
 def _others() -> list[Bar]:
     naps = "100 concurrent sleeps of 10 ms (`time.sleep`)"
     return [
-        *(Bar(f"thread hop, {_short(row)}", "Sync tool in a thread: 2 ints", row, RATIO) for row in (OFF, DEFAULTS)),
+        *(
+            Bar(f"thread hop, {name}, {_short(row)}", f"Sync tool in a thread: {title}", row, RATIO)
+            for name, title in NAMED
+            for row in (OFF, DEFAULTS)
+        ),
         Bar("100 naps", naps, "toolmason, call_all", "wall ms (best)"),
         *(
             Bar(f"loop against llm, N={steps}", "Run in memory against llm", f"toolmason, N={steps}", "x llm")

@@ -15,6 +15,8 @@ from measure import Table, format_number
 
 FOLDER = Path(__file__).with_name("plots")
 WIDTH, LABEL, LINE, TOP = 860, 330, 24, 56
+WIDE = 20
+"""Ratio of the longest to the shortest bar from which the scale is logarithmic."""
 OWN, OTHER, LIMIT = "#1f6feb", "#b9c0c9", "#d1242f"
 COLOURS = ("#1f6feb", "#d1242f", "#2da44e", "#bf8700", "#8250df", "#57606a", "#0a9396", "#e85d04", "#9d4edd", "#6c757d")
 RATIOS = ("x floor", "x plain call", "x bare", "x SDK", "cold ms", "wall ms (best)", "cpu ms", "cpu µs")
@@ -81,20 +83,29 @@ def _size(text: str) -> float | None:
 
 
 def _bars(title: str, values: Sequence[tuple[str, float, str]]) -> str:
+    """Draw bars, on a logarithmic scale if a linear one would hide the short ones."""
     room, most = WIDTH - LABEL - 90, max(value for _, value, _ in values)
+    least = min((value for _, value, _ in values if value > 0), default=most)
+    is_wide = most > WIDE * least
+
+    def reach(value: float) -> float:
+        share = math.log(max(value, least) / least * 1.5) / math.log(most / least * 1.5) if is_wide else value / most
+        return LABEL + max(1.0, share * room)
+
     parts = []
     for place, (name, value, limit) in enumerate(values):
-        y, length = TOP + place * LINE, max(1.0, value / most * room)
+        y, end = TOP + place * LINE, reach(value)
         colour = OWN if name.startswith(("toolmason", "in a run", "with ")) else OTHER
         parts += [
             _text(LABEL - 8, y + 14, name, "end"),
-            f'<rect x="{LABEL}" y="{y}" width="{length:.1f}" height="{LINE - 6}" fill="{colour}"/>',
-            _text(LABEL + length + 6, y + 14, format_number(value)),
+            f'<rect x="{LABEL}" y="{y}" width="{end - LABEL:.1f}" height="{LINE - 6}" fill="{colour}"/>',
+            _text(end + 6, y + 14, format_number(value)),
         ]
         if found := re.match(r"≤ ([\d.]+) (?:x|ms)", limit):
-            at = LABEL + float(found[1]) / most * room
+            at = reach(float(found[1]))
             if at <= LABEL + room:
                 parts.append(f'<path d="M{at:.1f} {y - 2}v{LINE - 2}" stroke="{LIMIT}" stroke-width="2"/>')
+    title += ", logarithmic" if is_wide else ""
     return _page(title, TOP + len(values) * LINE + 14, parts)
 
 
