@@ -42,7 +42,7 @@ def main() -> int:
 
 def draw(table: Table) -> str | None:
     """Draw lines if the columns or the rows are sizes, otherwise bars; return None if there is nothing to draw."""
-    series = _by_columns(table) or _by_rows(table)
+    series = {name: line for name, line in (_by_columns(table) or _by_rows(table)).items() if line}
     if series:
         return _lines(table.title, series)
     column = next((name for name in RATIOS if name in table.columns), None)
@@ -50,7 +50,7 @@ def draw(table: Table) -> str | None:
         return None
     index = list(table.columns).index(column)
     values = [(row.name, value, row.limit) for row in table.rows if (value := row.figures[index]) is not None]
-    return _bars(f"{table.title} ({column})", values)
+    return _bars(f"{table.title} ({column})", values) if values else None
 
 
 def _by_columns(table: Table) -> Series:
