@@ -26,7 +26,7 @@ BEGIN, END = "PyGC_Disable", "PyGC_Enable"
 
 
 def table(rounds: int, *, with_peers: bool) -> list[Table]:
-    """Count once: a second count gives the same figures to a fraction of a per cent."""
+    """Count each sample once, whatever the number of rounds."""
     del rounds, with_peers
     return [_table(sample) for sample in MAIN]
 
