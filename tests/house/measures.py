@@ -143,8 +143,8 @@ def flows() -> Iterator[Measure]:
         "call": (5, 4),
         "call with a lock": (24, 16),
         "call in a run": (10, 7),
-        "tools/call in a session, tool with context": (50, 26),
-        "Chat.send with one call": (241, 143),
+        "tools/call in a session, tool with context": (56, 30),
+        "Chat.send with one call": (242, 144),
     }
     for name, trace in hops.traces().items():
         frames, changes = bounds[name]
