@@ -57,12 +57,21 @@ def mutated(draw, tree):
     return tree
 
 
+def paths_of_nulls(errors):
+    """Yield the paths of the nulls that errors are about, in the members of a union as well."""
+    for error in errors:
+        if error.instance is None:
+            yield list(error.absolute_path)
+        else:
+            yield from paths_of_nulls(error.context or ())
+
+
 def is_taken(function, tree):
     """Tell whether the schema takes arguments, less what is ignored by promise: strangers, and null for "left out"."""
     validator = Lenient(function.schema)
     tree = {key: copy.deepcopy(value) for key, value in tree.items() if key in function.shapes}
     while errors := list(validator.iter_errors(tree)):
-        nulls = [list(error.absolute_path) for error in errors if error.instance is None]
+        nulls = list(paths_of_nulls(errors))
         if not nulls:
             return False
         *way, last = nulls[0]
