@@ -39,7 +39,7 @@ HARM_SECONDS = 3.0
 MOST_GROWTH = 1.05
 PEAK_MEGABYTES = 96
 """Memory that Python keeps after a peak: 64 calls that wait for six servers at once. A leak shows in the objects."""
-SPARE_FILES = 8
+SPARE_FILES = 24
 TOOLS = [*["echo"] * 40, *["echo_sync"] * 20, *["slow"] * 20, *["fail"] * 10, *["hang"] * 4, "drift", "die"]
 TOOLS += ["missing", "drifting"] * 2
 HEADERS = {
