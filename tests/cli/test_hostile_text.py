@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import toolmason.cli
+from house.source import parse_tree
 
 MARK = "PWNED"
 HOSTILE = f"\x1b]0;{MARK}\x07\x1b[2J\x9b31m\u202e\u2066\u200b"
@@ -188,7 +189,7 @@ def test_only_one_module_of_the_command_prints():
     found = {
         str(path.relative_to(folder))
         for path in folder.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(parse_tree(path.read_text("utf-8")))
         if isinstance(node, ast.Call)
         and (
             (

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import toolmason
+from house.source import parse_tree
 from toolmason import Chat, Config, McpServer, Toolbox, ToolContext, tool
 from toolmason._secrets import (
     MASK,
@@ -168,7 +169,7 @@ def loggers():
     """Every logger that the package makes."""
     names = set()
     for path in Path(toolmason.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(parse_tree(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "logging.getLogger" and node.args:
                 names |= {node.args[0].value} if isinstance(node.args[0], ast.Constant) else set()
     return sorted(names)
