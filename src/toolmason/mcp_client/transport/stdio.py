@@ -76,7 +76,8 @@ class _ProgressLimit:
         self._left = max(0.0, self._left - len(found))
         if excess <= 0:
             return lines
-        self.dropped, stale = self.dropped + excess, set(found[:excess])
+        self.dropped += excess
+        stale = set(found[:excess])
         return [line for number, line in enumerate(lines) if number not in stale]
 
 
