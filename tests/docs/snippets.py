@@ -151,7 +151,7 @@ def _forget_modules_of(folder: Path) -> None:
 
 
 def _modules_in(folder: Path) -> Iterator[str]:
+    inside = f"{folder}{os.sep}"
     for name, module in sys.modules.items():
-        file = getattr(module, "__file__", None)
-        if file and Path(file).is_relative_to(folder):
+        if str(getattr(module, "__file__", "")).startswith(inside):
             yield name
