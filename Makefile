@@ -31,8 +31,10 @@ demo: $(READY) ## List the tools of an example, call one, and let the local mode
 
 # Without compiled files every test process and every child compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
+# One process more than cores: a quarter of the time is spent waiting for other processes and for time-outs.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() + 1, 5))')
 # Each process begins with a part of its own, so that most fixtures of a module are made by one process.
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test: $(READY) ## Run the tests
 	@$(PYTEST) $(PYTEST_FLAGS)

@@ -1,5 +1,6 @@
 """What every test may use: the event loop's backend, how much a fuzz test throws, real plugins."""
 
+import gc
 import importlib
 import os
 import sys
@@ -38,6 +39,12 @@ def pytest_configure(config):
     config.add_cleanup(folder.cleanup)
     os.environ["XDG_STATE_HOME"] = folder.name
     TestRunner.__exit__ = exit_quietly
+
+
+def pytest_collection_finish():
+    """Leave the collected tests out of every later garbage collection; they stay until the end anyway."""
+    gc.collect()
+    gc.freeze()
 
 
 def exit_quietly(runner, *error, leave=TestRunner.__exit__):
