@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
+from providers.body_checks import check_body as check_body_of
 from providers.samples import CHATS
 from toolmason import Chat, Limits, Message, Parallel, Sequential, Toolbox, ToolError, WindowMemory, tool
 from toolmason.errors import ConfigError, ModelError
 from toolmason.models import ModelRequest
-from toolmason.providers import check_body as check_body_of
 from toolmason.providers import check_conversation, codec
 from toolmason.testing import FAULTS, FaultyModel
 

@@ -9,13 +9,14 @@ from contextlib import closing
 
 import pytest
 
+from providers.body_checks import check_body
 from toolmason import Message, ToolCall, ToolResult, tool
 from toolmason.chat.chat import Chat
 from toolmason.chat.memory import SqliteMemory, WindowMemory, take_window
 from toolmason.errors import ConfigError
 from toolmason.models import ModelRequest
 from toolmason.models.scripted import ScriptedModel
-from toolmason.providers import check_body, check_conversation, codec, repair
+from toolmason.providers import check_conversation, codec, repair
 
 
 @tool(read_only=True)

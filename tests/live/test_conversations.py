@@ -5,11 +5,12 @@ import pytest
 from live.test_llama import BASES as LLAMA
 from live.test_llama import server  # noqa: F401 - a fixture
 from live.test_simulator import BASES, simulator  # noqa: F401 - a fixture
+from providers.body_checks import check_body
 from providers.judges import objections
 from providers.samples import CHATS, get_weather
 from toolmason import Chat, SqliteMemory, Toolbox, model
 from toolmason.models import ModelRequest
-from toolmason.providers import check_body, check_conversation, codec
+from toolmason.providers import check_conversation, codec
 from toolmason.providers.content_parts import get_arguments_object
 
 pytestmark = pytest.mark.live

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from providers.body_checks import check_body
 from providers.samples import CHATS
 from toolmason import Message, Tool, Toolbox, ToolDefinition, tool
 from toolmason.models import ModelRequest
-from toolmason.providers import check_body, codec, verdict
+from toolmason.providers import codec, verdict
 from toolmason.providers.schema.strict import fit_anthropic, fit_gemini, fit_openai
 
 

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from providers.body_checks import check_body
 from providers.judges import objections
 from providers.samples import CHATS, LINK, PDF, PNG, WAV, box, get_weather, transcript
 from toolmason import EmbeddedResource, Message, ResourceLink, Text, Toolbox, ToolCall, ToolResult
 from toolmason.errors import ConfigError, ToolError
 from toolmason.models import ModelRequest, ToolChoice
-from toolmason.providers import check_body, codec, repair
+from toolmason.providers import codec, repair
 
 
 def encoded(provider, messages, tools=(), choice=None, *, stream=False, model="m", **options):

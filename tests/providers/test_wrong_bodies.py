@@ -4,10 +4,10 @@ import copy
 
 import pytest
 
+from providers.body_checks import check_body
 from providers.judges import objections
 from providers.samples import CHATS
 from toolmason.errors import UnsupportedProvider
-from toolmason.providers import check_body
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
 FLAT = {"type": "function", "name": "t", "description": "d", "parameters": SCHEMA, "strict": True}

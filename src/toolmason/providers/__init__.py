@@ -1,6 +1,5 @@
 """Convert a toolbox to each provider's API format, and replies back. Plain dicts; no SDK, no network."""
 
-from toolmason.providers.body_checks import check_body
 from toolmason.providers.conversation import Flaw, check_conversation, repair
 from toolmason.providers.native_tools import NativeTool, RemoteMcp, WebSearch
 from toolmason.providers.registry import KNOWN, codec, verdict
@@ -14,7 +13,6 @@ __all__ = [
     "RemoteMcp",
     "Verdict",
     "WebSearch",
-    "check_body",
     "check_conversation",
     "codec",
     "repair",
