@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp.shared.exceptions import MCPError
 
 from toolmason import Toolbox, ToolContext, tool
+from toolmason.mcp_client.specification import RpcError
 from toolmason.mcp_server.call_tool import CallHandler, Request
 from toolmason.mcp_server.http.owner import ANONYMOUS
-from toolmason.mcp_server.sdk_server import make_server
+from toolmason.mcp_server.served_toolbox import ServedToolbox
 
 KEY = b"a key of a decent size"
 YES: Any = {"action": "accept", "content": {"approve": True}}
@@ -47,7 +47,7 @@ def served(paid: list[int], **words: Any) -> CallHandler:
         return f"paid: {note.content}"
 
     key = words.pop("key", None)
-    return make_server(Toolbox(pay, pay_with_note, **words), key=key).handlers.call_handler
+    return ServedToolbox(Toolbox(pay, pay_with_note, **words), key=key).handlers.call_handler
 
 
 async def send(handler: CallHandler, state: str | None = None, name: str = "pay", **answers: Any) -> Any:
@@ -57,7 +57,7 @@ async def send(handler: CallHandler, state: str | None = None, name: str = "pay"
         params |= {"requestState": state, "inputResponses": answers}
     try:
         return await handler.call(Request("tools/call", params, 1, True, ANONYMOUS, {"elicitation": {}}))
-    except MCPError as error:
+    except RpcError as error:
         return error
 
 
@@ -75,9 +75,8 @@ def test_d7_a_state_is_good_for_the_first_answer(answers: list[Any]):
 
     first = next((answer for answer in answers if isinstance(answer, dict)), None)
     assert count == (first == YES)
-    assert (
-        sum(not isinstance(result, MCPError) and result.get("resultType") != "input_required" for result in found) <= 1
-    )
+    answered = [result for result in found if not isinstance(result, RpcError)]
+    assert sum(result.get("resultType") != "input_required" for result in answered) <= 1
 
 
 @pytest.mark.parametrize("no", NOES, ids=str)
@@ -108,7 +107,7 @@ async def test_d7_a_yes_that_a_later_round_carries_is_good_once():
     results = [await send(handler, noted["requestState"], "pay_with_note", note=note) for _ in range(3)]
 
     assert paid == [5]
-    assert [isinstance(result, MCPError) for result in results] == [False, True, True]
+    assert [isinstance(result, RpcError) for result in results] == [False, True, True]
 
 
 async def test_d7_two_calls_are_two_questions():
@@ -132,7 +131,7 @@ async def test_d7_processes_with_one_key_take_a_state_once(own: bool, tmp_path: 
     found = [await send(handler, state, approval=YES) for handler in handlers]
 
     assert paid == [5]
-    assert [isinstance(result, MCPError) for result in found] == [False, True, True]
+    assert [isinstance(result, RpcError) for result in found] == [False, True, True]
 
 
 async def test_d7_a_use_that_cannot_be_recorded_is_refused(tmp_path: Path):

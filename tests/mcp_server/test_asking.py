@@ -5,12 +5,12 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from mcp.shared.exceptions import MCPError
 
 from mcp_server.sample_server import ENVELOPE, Running, running, shelf
 from toolmason import McpServer, Toolbox, ToolContext, prompt, tool
 from toolmason.errors import ConfigError
 from toolmason.mcp import Elicit, Roots, Sample
+from toolmason.mcp_client.specification import RpcError
 from toolmason.mcp_server.client_requests import ClientProxy, MissingCapability
 from toolmason.mcp_server.signed_state import StateSigner
 
@@ -177,7 +177,7 @@ def test_a_state_expires(monkeypatch: pytest.MonkeyPatch):
     text = seal.sign({}, "x")
     monkeypatch.setattr("toolmason.mcp_server.signed_state.time.time", lambda: 1e12)
 
-    with pytest.raises(MCPError, match="expired"):
+    with pytest.raises(RpcError, match="expired"):
         seal.verify(text, "x")
 
 

@@ -4,10 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from mcp.shared.exceptions import MCPError
 
 from mcp_server.sample_server import running
 from toolmason import Abort, Toolbox, ToolContext, tool
+from toolmason.mcp_client.specification import RpcError
 from toolmason.mcp_server import subscriptions
 from toolmason.mcp_server.call_tool import CallHandler, Request
 from toolmason.mcp_server.lists import ToolboxLists
@@ -119,7 +119,7 @@ def test_t18_subscriptions_beyond_the_bound_are_refused(monkeypatch: pytest.Monk
 async def test_t18_the_oldest_task_that_is_done_makes_room(monkeypatch: pytest.MonkeyPatch):
     tasks = TaskStore(max_tasks=20)
     first, second = tasks.create("a"), tasks.create("a")
-    with pytest.raises(MCPError, match="Too many tasks"):
+    with pytest.raises(RpcError, match="Too many tasks"):
         tasks.create("a")
 
     first.set_status("completed", result={})
@@ -248,7 +248,7 @@ async def test_t18_a_user_who_comes_back_loses_the_oldest_session_and_no_other(m
 async def test_t18_one_user_cannot_take_every_task():
     tasks = TaskStore(max_tasks=20)
 
-    with pytest.raises(MCPError, match="Too many tasks"):
+    with pytest.raises(RpcError, match="Too many tasks"):
         [tasks.create("ada") for _ in range(3)]
     others = [tasks.create("bob"), tasks.create("")]
     tasks.cancel(next(iter(tasks.tasks.values())))
@@ -292,9 +292,9 @@ async def test_a_task_ends_as_its_call_does():
 
 async def test_a_tool_that_needs_a_task_is_refused_to_who_cannot_wait_and_where_there_is_no_room():
     found = engine()
-    with pytest.raises(MCPError, match="runs as a task"):
+    with pytest.raises(RpcError, match="runs as a task"):
         await found.call(request({}, name="job", arguments={"kind": "x"}))
 
     found.tasks.max_tasks = 0
-    with pytest.raises(MCPError, match="Too many tasks"):
+    with pytest.raises(RpcError, match="Too many tasks"):
         await found.call(request(TASKS, name="job", arguments={"kind": "x"}))

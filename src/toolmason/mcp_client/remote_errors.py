@@ -12,7 +12,7 @@ from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
 from toolmason.errors import RemoteError, ToolmasonError, clip
-from toolmason.mcp_client.transport.http import CONNECTION_LOST_CODE
+from toolmason.mcp_client.specification import CONNECTION_LOST_CODE
 
 _CONNECTION_ERRORS: Final = (
     anyio.ClosedResourceError,
@@ -77,11 +77,6 @@ def format_reason_with_stderr(error: BaseException) -> str:
     """Return the reason for an error with the server's last stderr line, for the operator."""
     stderr = error.stderr if isinstance(error, RemoteError) else ""
     return f"{format_reason(error)}. Last stderr line: {clip(stderr, 200)}" if stderr else format_reason(error)
-
-
-def is_from_server(error: MCPError) -> bool:
-    """Return True if the server sent this error. Lost connections and timeouts are local errors in the same form."""
-    return error.code not in (CONNECTION_LOST_CODE, CONNECTION_CLOSED, REQUEST_TIMEOUT)
 
 
 def find_connection_loss(error: BaseException) -> ConnectionLost | None:

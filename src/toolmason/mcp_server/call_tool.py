@@ -9,9 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
-
 from toolmason._core.arguments.bind import LargeArguments
 from toolmason._core.call.approval import Allow, ApprovalRequest
 from toolmason._core.call.failures import make_error_result as make_redacted_result
@@ -25,8 +22,13 @@ from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import ToolResult
 from toolmason._text import escape_hidden
 from toolmason.errors import Abort, ApprovalDenied, ApprovalRequired, ToolCallError, UnknownTool
-from toolmason.mcp_client.calls.tasks import EXTENSION_ID
-from toolmason.mcp_client.remote_errors import is_from_server
+from toolmason.mcp_client.specification import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    TASKS_EXTENSION,
+    RpcError,
+    get_server_error,
+)
 from toolmason.mcp_server.client_requests import (
     ClientProxy,
     ClientStream,
@@ -139,7 +141,7 @@ class CallHandler:
         """Return the result of a call as MCP data.
 
         Raises:
-            MCPError: the request itself is invalid: unknown tool, invalid state.
+            RpcError: the request itself is invalid: unknown tool, invalid state.
         """
         params = request.params
         name, arguments = params["name"], params.get("arguments") or {}
@@ -206,7 +208,7 @@ class CallHandler:
         """Restore the answers of earlier rounds.
 
         Raises:
-            MCPError: the state is forged, expired, or belongs to another request.
+            RpcError: the state is forged, expired, or belongs to another request.
         """
         params = request.params
         answers, state, client = params.get("inputResponses"), params.get("requestState"), request.open_client()
@@ -254,15 +256,14 @@ class CallHandler:
         """Return a failed result as MCP data.
 
         Raises:
-            MCPError: the tool is unknown, or the upstream server rejected the request.
+            RpcError: the tool is unknown, or the upstream server rejected the request.
         """
         error: Any = result.error
-        if isinstance(upstream_error := error.__cause__, MCPError) and is_from_server(upstream_error):
-            # The upstream server rejected the request itself.
-            raise MCPError(upstream_error.code, upstream_error.message, upstream_error.data)
+        if (upstream_error := get_server_error(error.__cause__)) is not None:
+            raise upstream_error  # the upstream server rejected the request itself
         is_unknown = isinstance(error, UnknownTool) and result.attempts == 0
         if is_unknown and (error.is_disabled or error.name not in self.box):
-            raise MCPError(INVALID_PARAMS, str(error))
+            raise RpcError(INVALID_PARAMS, str(error))
         if self.redact and (traits is None or not traits.sets_on_error):
             return make_error_result(make_redacted_result(error, "redact").text, error, result.attempts)
         return make_error_result(result.text, error, result.attempts)
@@ -292,10 +293,10 @@ class CallHandler:
 
     def _runs_as_task(self, traits: ToolTraits, request: Request) -> bool:
         extensions = request.capabilities.get("extensions")
-        supports_tasks = request.modern and isinstance(extensions, Mapping) and EXTENSION_ID in extensions
+        supports_tasks = request.modern and isinstance(extensions, Mapping) and TASKS_EXTENSION in extensions
         if traits.task == "required" and not supports_tasks:
-            message = f"This tool runs as a task, but the client does not offer {EXTENSION_ID!r}."
-            raise make_capability_error(message, {"extensions": {EXTENSION_ID: {}}})
+            message = f"This tool runs as a task, but the client does not offer {TASKS_EXTENSION!r}."
+            raise make_capability_error(message, {"extensions": {TASKS_EXTENSION: {}}})
         return supports_tasks and (traits.task != "after_input" or bool(request.params.get("inputResponses")))
 
     def _start_task(self, request: Request, traits: ToolTraits | None) -> dict[str, Any]:
@@ -319,7 +320,7 @@ class CallHandler:
         name = request.params["name"]
         try:
             result = self.check_serializable(name, await self.call(request))
-        except MCPError as error:
+        except RpcError as error:
             task.set_status("failed", error={"code": error.code, "message": error.message})
         except Exception as error:  # noqa: BLE001 - the polling client must learn that the task ended
             _log.error("%s failed while running as a task: %s", name, type(error).__name__)
@@ -332,12 +333,12 @@ def _encode_raised(request: Request, raised: Abort | ToolCallError) -> dict[str,
     """Return the redacted result of a call that raised an error, which no caller in this process can catch.
 
     Raises:
-        MCPError: the tool aborted the run, or the client lacks a capability.
+        RpcError: the tool aborted the run, or the client lacks a capability.
     """
     if isinstance(raised, ToolCallError):
         return make_error_result(make_redacted_result(raised, "redact").text, raised)
     if not isinstance(raised, MissingCapability):
-        raise MCPError(INTERNAL_ERROR, str(raised) or "The tool stopped the run.") from None
+        raise RpcError(INTERNAL_ERROR, str(raised) or "The tool stopped the run.") from None
     if not request.modern:
         return make_error_result(str(raised))
     raise make_capability_error(str(raised), {raised.capability: {}}) from None

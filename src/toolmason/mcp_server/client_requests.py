@@ -14,23 +14,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from mcp.shared.exceptions import MCPError
-from mcp.shared.message import ServerMessageMetadata
-from mcp_types import (
-    CreateMessageRequest,
-    CreateMessageResult,
-    ElicitRequest,
-    ElicitResult,
-    ListRootsRequest,
-    ListRootsResult,
-    LoggingMessageNotification,
-    LoggingMessageNotificationParams,
-)
-from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
-
+from toolmason._core.run.eager_task import EagerTask
 from toolmason._core.values.mcp_client import Client, Elicit, Elicited, Question, Roots, Sample
 from toolmason.errors import Abort, ConfigError, ToolError
-from toolmason.mcp_client.calls.forwarding import CAPABILITY_BY_METHOD, LOG_LEVELS
+from toolmason.mcp_client import specification as spec
+from toolmason.mcp_client.specification import RpcError
+from toolmason.mcp_server.http.owner import ANONYMOUS, Identity, Session
 
 _log = logging.getLogger("toolmason.mcp_server")
 
@@ -40,13 +29,16 @@ SendQuestions = Callable[[dict[str, dict[str, Any]]], Awaitable[Answers]]
 Notification = tuple[str, Mapping[str, Any]]
 """Method and parameters of a notification to the client."""
 
+ORIGIN_KEY: Final = "toolmason.origin"
+"""Key of the ASGI scope that holds the `Origin` of a request."""
 MAX_QUEUED_NOTIFICATIONS: Final = 1000
 """Maximum number of notifications queued for a slow client; the oldest are dropped first."""
-_QUESTION_TYPES: Final[Mapping[str, Any]] = {
-    "elicitation/create": (ElicitRequest, ElicitResult),
-    "sampling/createMessage": (CreateMessageRequest, CreateMessageResult),
-    "roots/list": (ListRootsRequest, ListRootsResult),
+_QUESTION_TYPES: Final[Mapping[str, tuple[str, str]]] = {
+    "elicitation/create": ("ElicitRequest", "ElicitResult"),
+    "sampling/createMessage": ("CreateMessageRequest", "CreateMessageResult"),
+    "roots/list": ("ListRootsRequest", "ListRootsResult"),
 }
+"""Names of the SDK's types of a question and its answer."""
 
 
 class NeedsInput(Abort):
@@ -67,9 +59,9 @@ class MissingCapability(Abort):
         )
 
 
-def make_capability_error(message: str, capabilities: Mapping[str, Any]) -> MCPError:
+def make_capability_error(message: str, capabilities: Mapping[str, Any]) -> RpcError:
     """Return the error for a request that needs capabilities which the client did not declare."""
-    return MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, message, {"requiredCapabilities": dict(capabilities)})
+    return RpcError(spec.MISSING_CAPABILITY, message, {"requiredCapabilities": dict(capabilities)})
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -107,15 +99,21 @@ class ClientStream:
         if method == "notifications/progress":
             await ctx.session.report_progress(params["progress"], params.get("total"), params.get("message"))
             return
-        notification = LoggingMessageNotification(params=LoggingMessageNotificationParams.model_validate(dict(params)))
+        import mcp_types  # noqa: PLC0415 - loaded already, with the context
+
+        fields = mcp_types.LoggingMessageNotificationParams.model_validate(dict(params))
+        notification = mcp_types.LoggingMessageNotification(params=fields)
         await ctx.session.send_notification(notification, related_request_id=ctx.request_id)
 
     async def ask(self, questions: dict[str, dict[str, Any]]) -> Answers:
         """Send questions one after the other, and return the answers."""
         ctx = await self._get_context()
+        import mcp_types  # noqa: PLC0415 - loaded already, with the context
+        from mcp.shared.message import ServerMessageMetadata  # noqa: PLC0415 - as above
+
         answers: dict[str, Any] = {}
         for key, request in questions.items():
-            request_type, result_type = _QUESTION_TYPES[request["method"]]
+            request_type, result_type = (getattr(mcp_types, name) for name in _QUESTION_TYPES[request["method"]])
             typed_request = request_type.model_validate(request, by_name=False)
             metadata = ServerMessageMetadata(related_request_id=ctx.request_id)
             answer = await ctx.session.send_request(typed_request, result_type, metadata=metadata)
@@ -127,6 +125,41 @@ class ClientStream:
         ctx = await self._get_context()
         if ctx.close_sse_stream is not None:
             await ctx.close_sse_stream()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class RunningCall:
+    """A call in a session that was started directly, and waits."""
+
+    task: EagerTask
+    stream: ClientStream
+
+    async def finish(self, ctx: Any) -> dict[str, Any]:
+        """Open the stream, and return the result of the call."""
+        self.stream.open(ctx)
+        result: dict[str, Any]
+        result, error = await self.task
+        if error is None:
+            return result
+        current = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and current is not None and not current.cancelling():
+            raise RpcError(spec.REQUEST_CANCELLED, "Request cancelled")
+        raise error
+
+    def abandon(self) -> None:
+        """Cancel the call if the SDK has refused the request."""
+        if self.stream.context is None:
+            self.task.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Facts about a request that the SDK carries, which its transport passes through."""
+
+    identity: Identity = field(default_factory=lambda: ANONYMOUS)
+    session: Session | None = None
+    running: RunningCall | None = None
+    """The call, if it was started before the SDK got the request."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -196,7 +229,7 @@ class ClientProxy(Client):
     def _check_capabilities(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
         for request in requests.values():
             method, params = request.get("method"), request.get("params")
-            capability = CAPABILITY_BY_METHOD.get(str(method))
+            capability = spec.CAPABILITY_BY_METHOD.get(str(method))
             mode = "url" if isinstance(params, Mapping) and params.get("mode") == "url" else "form"
             if capability is None or not self.supports(capability, mode):
                 raise MissingCapability(capability or str(method))
@@ -261,7 +294,7 @@ class ClientProxy(Client):
     def on_log(self, level: int, message: str) -> None:
         """Send a log record to the client, from any thread."""
         level_name = get_level_name(level)
-        if self.log_level is None or LOG_LEVELS.index(level_name) < LOG_LEVELS.index(self.log_level):
+        if self.log_level is None or spec.LOG_LEVELS.index(level_name) < spec.LOG_LEVELS.index(self.log_level):
             return
         self.queue_notification("notifications/message", {"level": level_name, "logger": self.logger, "data": message})
 

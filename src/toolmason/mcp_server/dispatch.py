@@ -8,35 +8,36 @@ from collections.abc import Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from mcp.server.streamable_http import REQUEST_CANCELLED
-from mcp.shared.exceptions import MCPError
-from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
-from mcp_types import (
-    CLIENT_CAPABILITIES_META_KEY,
-    CLIENT_INFO_META_KEY,
-    INTERNAL_ERROR,
-    LOG_LEVEL_META_KEY,
-    PROTOCOL_VERSION_META_KEY,
-    SERVER_INFO_META_KEY,
-)
-from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic_core import to_json
 
 from toolmason._core.run import eager_task
 from toolmason._core.run.eager_task import Suspended, TaskOutcome, run_until_first_await
+from toolmason.mcp_client.specification import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    HTTP_STATUS_BY_CODE,
+    INTERNAL_ERROR,
+    LOG_LEVEL_META_KEY,
+    MODERN_VERSION,
+    PROTOCOL_VERSION_META_KEY,
+    REQUEST_CANCELLED,
+    SERVER_INFO_META_KEY,
+    SESSION_VERSIONS,
+    RpcError,
+)
 from toolmason.mcp_server.call_tool import ROUND_PARAMS, Request
+from toolmason.mcp_server.client_requests import RunningCall
+from toolmason.mcp_server.handlers import CAPABILITIES
 from toolmason.mcp_server.http.guard import ErrorResponse, Headers, Receive, Send, send_json
 from toolmason.mcp_server.http.owner import SESSION_HEADER, Identity, Session, SessionTable
 from toolmason.mcp_server.lists import ToolTraits
-from toolmason.mcp_server.sdk_server import RunningCall, ToolboxServer
+from toolmason.mcp_server.served_toolbox import ServedToolbox
 
 DUPLICATE_ID_MESSAGE: Final = "A request with this id is in progress. Use a unique id for each request."
 SESSION_TRUST_SECONDS: Final = 60.0
 """Seconds for which a session counts as alive after the SDK last handled a request of it."""
-_MODERN_VERSION: Final = LATEST_MODERN_VERSION.encode()
+_MODERN_VERSION: Final = MODERN_VERSION.encode()
 _VERSION_HEADER: Final = b"mcp-protocol-version"
-SESSION_VERSIONS: Final = frozenset({"2025-06-18", "2025-11-25"})
-"""Session protocol versions whose results need no filtering."""
 _EMPTY: Final[Mapping[str, Any]] = {}
 _SDK_PARAMS: Final = ROUND_PARAMS | {"task"}
 """Parameters of a call that the SDK has to check."""
@@ -44,6 +45,13 @@ _LIST_PARAMS: Final = frozenset({"_meta", "cursor"})
 _STREAM_META_KEYS: Final = frozenset({"progressToken", LOG_LEVEL_META_KEY})
 """Keys of `_meta` that ask for notifications, which only a stream can carry."""
 _CLIENT_INFO_KEYS: Final = frozenset({"name", "version", "title"})
+_INITIALIZE_PARAMS: Final = frozenset({"protocolVersion", "capabilities", "clientInfo"})
+_SESSION_CAPABILITIES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "elicitation": {"form": {}, "url": {}},
+    "roots": {"listChanged": True},
+    "sampling": {"context": {}, "tools": {}},
+}
+"""Capabilities of clients in sessions, with all their settings."""
 _NO_CLIENT_INFO: Final = {"name": "", "version": ""}
 
 
@@ -77,17 +85,18 @@ Forward: TypeAlias = Callable[[HttpExchange, RunningCall | None], Coroutine[Any,
 class Dispatcher:
     """Dispatcher of the requests to one server."""
 
-    def __init__(self, server: ToolboxServer, sessions: SessionTable | None = None) -> None:
+    def __init__(self, server: ServedToolbox, sessions: SessionTable | None = None) -> None:
         self.table = server.handlers.table
         self.in_flight = InFlight()
         self.sessions = SessionTable(1, 0.0) if sessions is None else sessions
         self._call_handler = server.handlers.call_handler
         self._lists = server.handlers.lists
         self._log_levels = server.handlers.subscriptions.log_levels
-        self._cache_hint = server.cache_hints["tools/list"]
+        self._cache_hint = server.cache_hint
         self._accept_cache: dict[bytes, bool] = {}
         self._list_bodies: dict[bool, tuple[Any, bytes]] = {}
-        self._server_meta = {SERVER_INFO_META_KEY: server.server_info_stamp}
+        self._info = server.info
+        self._server_meta = {SERVER_INFO_META_KEY: server.info}
 
     # --- decisions ---------------------------------------------------------------------------------
 
@@ -101,7 +110,9 @@ class Dispatcher:
         method, params = message["method"], message.get("params") or _EMPTY
         meta = params.get("_meta") or _EMPTY
         traits = self._find_traits(params) if method == "tools/call" else None
-        if (traits is None and not _is_list(method, params)) or not _STREAM_META_KEYS.isdisjoint(meta):
+        if traits is None and not _is_plain_request(method, params, modern=session is None):
+            return None
+        if not _STREAM_META_KEYS.isdisjoint(meta):
             return None
         if session is None:
             return Request(method, params, message["id"], True, identity, meta[CLIENT_CAPABILITIES_META_KEY], traits)  # noqa: FBT003 - keywords cost time
@@ -153,6 +164,20 @@ class Dispatcher:
             if len(self._accept_cache) < 64:  # noqa: PLR2004 - keeps clients from growing it
                 self._accept_cache[accept] = accepted
         return accepted
+
+    def open_session(self, message: Mapping[str, Any]) -> tuple[Session, bytes] | None:
+        """Return the session that an `initialize` opens and the response, or None if the SDK has to check it."""
+        params = message.get("params")
+        if not _is_valid(message) or not isinstance(params, dict) or params.keys() != _INITIALIZE_PARAMS:
+            return None
+        version, capabilities = params["protocolVersion"], params["capabilities"]
+        if not (isinstance(version, str) and version in SESSION_VERSIONS and _is_plain_info(params["clientInfo"])):
+            return None
+        if not isinstance(capabilities, dict) or not all(map(_is_session_capability, capabilities.items())):
+            return None
+        result = {"protocolVersion": version, "capabilities": CAPABILITIES, "serverInfo": self._info}
+        response = to_json({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        return Session(version=version, capabilities=capabilities), response
 
     # --- HTTP --------------------------------------------------------------------------------------
 
@@ -250,6 +275,8 @@ class Dispatcher:
             return self._encode_error(request, error)
         if request.method == "tools/list":
             return 200, self._encode_list(request, result)
+        if request.method == "server/discover":
+            result = {**self._cache_hint, **result}
         try:
             return 200, self._encode_result(request, result)
         except ValueError:
@@ -258,13 +285,13 @@ class Dispatcher:
 
     def _encode_error(self, request: Request, error: BaseException) -> tuple[int, bytes]:
         if isinstance(error, asyncio.CancelledError):
-            error = MCPError(REQUEST_CANCELLED, "Request cancelled")
-        elif not isinstance(error, MCPError):
-            error = MCPError(INTERNAL_ERROR, "Internal server error")
+            error = RpcError(REQUEST_CANCELLED, "Request cancelled")
+        elif not isinstance(error, RpcError):
+            error = RpcError(INTERNAL_ERROR, "Internal server error")
         error_body: dict[str, Any] = {"code": error.code, "message": error.message}
         if error.data is not None:
             error_body["data"] = error.data
-        status = ERROR_CODE_HTTP_STATUS.get(error.code, 200) if request.modern else 200
+        status = HTTP_STATUS_BY_CODE.get(error.code, 200) if request.modern else 200
         return status, to_json({"jsonrpc": "2.0", "id": request.id, "error": error_body})
 
     def _encode_result(self, request: Request, result: Mapping[str, Any]) -> bytes:
@@ -277,8 +304,9 @@ class Dispatcher:
     def _encode_list(self, request: Request, page: Mapping[str, Any]) -> bytes:
         known = self._list_bodies.get(request.modern)
         if known is None or known[0] is not page:
-            hint = {"resultType": "complete", "ttlMs": self._cache_hint.ttl_ms, "cacheScope": self._cache_hint.scope}
-            result = {**hint, **page, "_meta": self._server_meta} if request.modern else page
+            result = page
+            if request.modern:
+                result = {"resultType": "complete", **self._cache_hint, **page, "_meta": self._server_meta}
             known = self._list_bodies[request.modern] = page, to_json({"result": result})[1:]
         return b'{"jsonrpc":"2.0","id":%b,%b' % (to_json(request.id), known[1])
 
@@ -310,8 +338,10 @@ def _is_valid(message: Any) -> bool:
     return params is None or (isinstance(params, dict) and isinstance(params.get("_meta", _EMPTY), dict))
 
 
-def _is_list(method: str, params: Mapping[str, Any]) -> bool:
-    """Return True for a valid `tools/list`."""
+def _is_plain_request(method: str, params: Mapping[str, Any], *, modern: bool) -> bool:
+    """Return True for a valid `tools/list`, and for the requests without parameters."""
+    if method == ("server/discover" if modern else "ping"):
+        return params.keys() <= {"_meta"}
     if method != "tools/list" or not params.keys() <= _LIST_PARAMS:
         return False
     cursor = params.get("cursor")
@@ -332,14 +362,20 @@ def has_modern_envelope(message: Mapping[str, Any]) -> bool:
     """Return True if the parameters of a request have a valid stateless-era envelope."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
-    if not isinstance(meta, dict) or meta.get(PROTOCOL_VERSION_META_KEY) != LATEST_MODERN_VERSION:
+    if not isinstance(meta, dict) or meta.get(PROTOCOL_VERSION_META_KEY) != MODERN_VERSION:
         return False
     capabilities = meta.get(CLIENT_CAPABILITIES_META_KEY)
-    info = meta.get(CLIENT_INFO_META_KEY, _NO_CLIENT_INFO)
     return (
         isinstance(capabilities, dict)
         and (not capabilities or all(map(_is_plain_capability, capabilities.items())))
-        and isinstance(info, dict)
+        and _is_plain_info(meta.get(CLIENT_INFO_META_KEY, _NO_CLIENT_INFO))
+    )
+
+
+def _is_plain_info(info: Any) -> bool:
+    """Return True if the description of a client needs no further check."""
+    return (
+        isinstance(info, dict)
         and isinstance(info.get("name"), str)
         and isinstance(info.get("version"), str)
         and _CLIENT_INFO_KEYS.issuperset(info)
@@ -350,6 +386,13 @@ def has_modern_envelope(message: Mapping[str, Any]) -> bool:
 def _is_plain_capability(item: tuple[str, Any]) -> bool:
     """Return True if a capability is an object of objects, which needs no further check."""
     return isinstance(item[1], dict) and all(isinstance(value, dict) for value in item[1].values())
+
+
+def _is_session_capability(item: tuple[str, Any]) -> bool:
+    """Return True if the SDK accepts a capability of a session, and keeps all of it."""
+    name, settings = item
+    known = _SESSION_CAPABILITIES.get(name)
+    return known is not None and isinstance(settings, dict) and settings.items() <= known.items()
 
 
 def get_request_id(data: Any) -> int | str | None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from mcp_types import SERVER_INFO_META_KEY
 from pydantic_core import from_json, to_json, to_jsonable_python
 
 from toolmason._core.call.render import VOID_TEXT, to_text
@@ -29,7 +28,7 @@ from toolmason.mcp_client.calls.result_marks import (
     looks_wrapped,
     make_error_data,
 )
-from toolmason.mcp_client.lists.pins import HINT_KEYS
+from toolmason.mcp_client.specification import HINT_KEYS, SERVER_INFO_META_KEY
 
 _HOP_FIELDS: Final = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
 """Fields that a server sets for its own client, and that a gateway does not forward."""

@@ -7,18 +7,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from mcp.shared.exceptions import MCPError
-from mcp.shared.inbound import decode_header_value
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from mcp_types.jsonrpc import HEADER_MISMATCH
-
 from toolmason._core.define.context import ToolContext
 from toolmason._core.remote.gateway import Gateway
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.content import EmbeddedResource
 from toolmason.errors import Abort, InvalidArguments, RemoteError, ToolmasonError
-from toolmason.mcp_client.calls.tasks import EXTENSION_ID
-from toolmason.mcp_client.remote_errors import is_from_server
+from toolmason.mcp_client import specification as spec
+from toolmason.mcp_client.specification import RpcError, get_server_error
 from toolmason.mcp_server.call_tool import ROUND_PARAMS, CallHandler, Request
 from toolmason.mcp_server.client_requests import MissingCapability, NeedsInput, make_capability_error
 from toolmason.mcp_server.encode import encode_contents, encode_messages, without_hop_fields
@@ -29,6 +24,14 @@ from toolmason.mcp_server.tasks import ServedTask
 _log = logging.getLogger("toolmason.mcp_server")
 
 Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, dict[str, Any]]]
+CAPABILITIES: Final[Mapping[str, Any]] = {
+    "completions": {},
+    "logging": {},
+    "prompts": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
+    "tools": {"listChanged": True},
+}
+"""Capabilities of a served toolbox, as the SDK derives them from the table of handlers."""
 _LEGACY_NOT_FOUND: Final = -32002
 """Error code of a missing resource before protocol version 2026-07-28."""
 
@@ -42,6 +45,8 @@ class Handlers:
         self.lists = call_handler.lists
         self.box = call_handler.box
         self.table: Mapping[str, Handler] = {
+            "server/discover": self.discover,
+            "ping": self.ping,
             "tools/list": partial(self.list_entries, "tools"),
             "tools/call": call_handler.call,
             "prompts/list": partial(self.list_entries, "prompts"),
@@ -57,6 +62,24 @@ class Handlers:
             "tasks/update": self.handle_task,
             "tasks/cancel": self.handle_task,
         }
+
+    async def close(self) -> None:
+        """Stop watching the toolbox, and cancel all running tasks."""
+        self.subscriptions.close()
+        await self.call_handler.tasks.close()
+
+    # --- the server --------------------------------------------------------------------------------
+
+    async def discover(self, request: Request) -> dict[str, Any]:
+        """Handle `server/discover`."""
+        del request
+        capabilities = {**CAPABILITIES, "extensions": {spec.TASKS_EXTENSION: {}}}
+        return {"supportedVersions": [spec.MODERN_VERSION], "capabilities": capabilities}
+
+    async def ping(self, request: Request) -> dict[str, Any]:
+        """Handle `ping`."""
+        del request
+        return {}
 
     # --- tools and lists ---------------------------------------------------------------------------
 
@@ -80,7 +103,7 @@ class Handlers:
             self.call_handler.restore_answers(request, name, arguments)
         prompt = next((item for item in self.box.prompts if item.name == name), None)
         if prompt is None:
-            raise MCPError(INVALID_PARAMS, f"Unknown prompt {name!r}.")
+            raise RpcError(spec.INVALID_PARAMS, f"Unknown prompt {name!r}.")
         try:
             found = await self.box.prompt(name, arguments, context=request.make_context())
         except NeedsInput:
@@ -126,9 +149,9 @@ class Handlers:
         except NeedsInput:
             return self.call_handler.make_input_required(request, uri, {})
         except (KeyError, RemoteError) as error:
-            _raise_upstream_error(error, excluded_codes=(INVALID_PARAMS, _LEGACY_NOT_FOUND))
-            code = INVALID_PARAMS if request.modern else _LEGACY_NOT_FOUND
-            raise MCPError(code, "Resource not found.", {"uri": uri}) from None
+            _raise_upstream_error(error, excluded_codes=(spec.INVALID_PARAMS, _LEGACY_NOT_FOUND))
+            code = spec.INVALID_PARAMS if request.modern else _LEGACY_NOT_FOUND
+            raise RpcError(code, "Resource not found.", {"uri": uri}) from None
         except Exception as error:  # noqa: BLE001 - a resource is user code
             raise _make_error(error, f"The resource {uri!r}") from None
         reply = request.open_client().upstream_reply
@@ -142,7 +165,7 @@ class Handlers:
         """Handle `resources/subscribe`."""
         uri = request.params["uri"]
         if not self.subscriptions.subscribe(uri, request.session_id, request.session, request.identity.owner):
-            raise MCPError(INTERNAL_ERROR, "Too many subscriptions. Try again later.")
+            raise RpcError(spec.INTERNAL_ERROR, "Too many subscriptions. Try again later.")
         await self.subscriptions.sync_upstream()
         return {}
 
@@ -167,7 +190,7 @@ class Handlers:
     async def handle_task(self, request: Request) -> dict[str, Any]:
         """Handle `tasks/get`, `tasks/update` and `tasks/cancel`."""
         if not request.modern:
-            raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
+            raise RpcError(spec.METHOD_NOT_FOUND, "Method not found", request.method)
         task = self._find_task(request)
         if request.method == "tasks/cancel":
             self.call_handler.tasks.cancel(task)
@@ -175,39 +198,43 @@ class Handlers:
         if request.method == "tasks/update":
             answers = request.params.get("inputResponses")
             if not isinstance(answers, Mapping):
-                raise MCPError(INVALID_PARAMS, "tasks/update: inputResponses must be an object.")
+                raise RpcError(spec.INVALID_PARAMS, "tasks/update: inputResponses must be an object.")
             task.add_answers(answers)
             return {}
         return task.to_dict()
 
     def _find_task(self, request: Request) -> ServedTask:
-        if EXTENSION_ID not in (request.capabilities.get("extensions") or {}):
-            message = f"The client does not offer {EXTENSION_ID!r}."
-            raise make_capability_error(message, {"extensions": {EXTENSION_ID: {}}})
+        if spec.TASKS_EXTENSION not in (request.capabilities.get("extensions") or {}):
+            message = f"The client does not offer {spec.TASKS_EXTENSION!r}."
+            raise make_capability_error(message, {"extensions": {spec.TASKS_EXTENSION: {}}})
         task_id = request.params.get("taskId")
-        if request.headers is not None and decode_header_value(request.headers.get("mcp-name")) != task_id:
-            raise MCPError(HEADER_MISMATCH, "mcp-name header does not match the request body's 'taskId' parameter")
+        if request.headers is not None:
+            from mcp.shared.inbound import decode_header_value  # noqa: PLC0415 - the SDK carries a request with headers
+
+            if decode_header_value(request.headers.get("mcp-name")) != task_id:
+                message = "mcp-name header does not match the request body's 'taskId' parameter"
+                raise RpcError(spec.HEADER_MISMATCH, message)
         task = self.call_handler.tasks.find(task_id, request.identity.owner)
         if task is None:
-            raise MCPError(INVALID_PARAMS, "Task not found.", {"taskId": task_id})
+            raise RpcError(spec.INVALID_PARAMS, "Task not found.", {"taskId": task_id})
         return task
 
 
 def _raise_upstream_error(error: Exception, excluded_codes: tuple[int, ...] = ()) -> None:
     """Raise the error that an upstream server sent, unless its code differs between eras (`excluded_codes`)."""
-    cause = error.__cause__
-    if isinstance(cause, MCPError) and is_from_server(cause) and cause.code not in excluded_codes:
-        raise MCPError(cause.code, cause.message, cause.data)
+    cause = get_server_error(error.__cause__)
+    if cause is not None and cause.code not in excluded_codes:
+        raise cause
 
 
-def _make_error(error: Exception, subject: str) -> MCPError:
+def _make_error(error: Exception, subject: str) -> RpcError:
     _raise_upstream_error(error)
     if isinstance(error, MissingCapability):
         return make_capability_error(str(error), {error.capability: {}})
     if isinstance(error, InvalidArguments):
-        return MCPError(INVALID_PARAMS, str(error))
+        return RpcError(spec.INVALID_PARAMS, str(error))
     if isinstance(error, Abort):
-        return MCPError(INTERNAL_ERROR, str(error))
+        return RpcError(spec.INTERNAL_ERROR, str(error))
     detail = "" if isinstance(error, ToolmasonError) else f" ({type(error).__name__})"
     _log.error("a prompt or resource failed: %s%s", subject, detail)
-    return MCPError(INTERNAL_ERROR, f"{subject} failed because of an internal error.")
+    return RpcError(spec.INTERNAL_ERROR, f"{subject} failed because of an internal error.")

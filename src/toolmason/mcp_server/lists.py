@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
-
 from toolmason._core.call.call_policy import get_chain
 from toolmason._core.call.route import find_distrust
 from toolmason._core.define.context import make_context
@@ -18,6 +15,7 @@ from toolmason._core.remote.gateway import Gateway
 from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.policy import Inherit
+from toolmason.mcp_client.specification import INVALID_PARAMS, RpcError
 from toolmason.mcp_server.encode import (
     get_mcp_options,
     get_remote_name,
@@ -110,7 +108,7 @@ class ToolboxLists:
         """Return the result of a list request: a page, and the cursor of the next one.
 
         Raises:
-            MCPError: this server did not issue the cursor.
+            RpcError: this server did not issue the cursor.
         """
         await ToolLookup(get_state(self.box), {}).prepare()
         tools = self.box.tools
@@ -168,8 +166,8 @@ def _decode_cursor(cursor: str) -> int:
     return offset
 
 
-def _make_cursor_error() -> MCPError:
-    return MCPError(INVALID_PARAMS, "This server did not issue the cursor.")
+def _make_cursor_error() -> RpcError:
+    return RpcError(INVALID_PARAMS, "This server did not issue the cursor.")
 
 
 def find_completions(schema: Mapping[str, Any], name: str, prefix: str) -> list[str]:

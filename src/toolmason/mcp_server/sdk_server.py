@@ -2,84 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, field
-from importlib.metadata import version
+from collections.abc import Mapping
 from typing import Any, Final
 
 from mcp.server import Server
 from mcp.server.caching import CacheHint
 from mcp.server.lowlevel.server import NotificationOptions
-from mcp.server.streamable_http import REQUEST_CANCELLED
-from mcp.server.subscriptions import ListenHandler
-from mcp.shared.exceptions import MCPError
-from mcp_types import (
-    LOG_LEVEL_META_KEY,
-    NotificationParams,
-    RequestParams,
-    SubscriptionsListenRequestParams,
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
 )
+from mcp.shared.exceptions import MCPError
+from mcp_types import NotificationParams, RequestParams, SubscriptionsListenRequestParams
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ConfigDict
 from typing_extensions import override
 
-from toolmason._core.remote.gateway import Gateway
-from toolmason._core.run.eager_task import EagerTask
-from toolmason._core.toolbox.options import make_ledger
-from toolmason._core.toolbox.toolbox import Toolbox, get_state
-from toolmason.mcp_client.calls.tasks import EXTENSION_ID
-from toolmason.mcp_server.call_tool import CallHandler, Request
-from toolmason.mcp_server.client_requests import ClientStream
+from toolmason.mcp_client.specification import LOG_LEVEL_META_KEY, TASKS_EXTENSION, RpcError
+from toolmason.mcp_server.call_tool import Request
+from toolmason.mcp_server.client_requests import ORIGIN_KEY, ClientStream, Origin
 from toolmason.mcp_server.handlers import Handler, Handlers
-from toolmason.mcp_server.http.owner import ANONYMOUS, Identity, Session
-from toolmason.mcp_server.lists import PAGE_SIZE, ToolboxLists
-from toolmason.mcp_server.signed_state import StateSigner
 from toolmason.mcp_server.subscriptions import Subscriptions
 
-ORIGIN_KEY: Final = "toolmason.origin"
-"""Key of the ASGI scope that holds the origin of a request."""
-TTL_MS: Final = 60_000
+_LIST_METHODS: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover")
+_EVENTS: Final[Mapping[str, Any]] = {
+    "tools": ToolsListChanged,
+    "prompts": PromptsListChanged,
+    "resources": ResourcesListChanged,
+}
 
 
 class _PlainParams(RequestParams):
     """Parameters that a handler reads as plain data; the SDK has checked them for the protocol version before."""
 
     model_config = ConfigDict(extra="allow")
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class RunningCall:
-    """A call in a session that was started directly, and waits."""
-
-    task: EagerTask
-    stream: ClientStream
-
-    async def finish(self, ctx: Any) -> dict[str, Any]:
-        """Open the stream, and return the result of the call."""
-        self.stream.open(ctx)
-        result: dict[str, Any]
-        result, error = await self.task
-        if error is None:
-            return result
-        current = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and current is not None and not current.cancelling():
-            raise MCPError(REQUEST_CANCELLED, "Request cancelled")
-        raise error
-
-    def abandon(self) -> None:
-        """Cancel the call if the SDK has refused the request."""
-        if self.stream.context is None:
-            self.task.cancel()
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Facts about a request that the SDK carries, which its transport passes through."""
-
-    identity: Identity = field(default_factory=lambda: ANONYMOUS)
-    session: Session | None = None
-    running: RunningCall | None = None
-    """The call, if it was started before the SDK got the request."""
 
 
 class ToolboxServer(Server[Any]):
@@ -103,8 +63,7 @@ class ToolboxServer(Server[Any]):
 
     async def close(self) -> None:
         """Stop watching the toolbox, and cancel all running tasks."""
-        self.handlers.subscriptions.close()
-        await self.handlers.call_handler.tasks.close()
+        await self.handlers.close()
 
     @override
     def create_initialization_options(self, *args: Any, **kwargs: Any) -> Any:
@@ -116,35 +75,24 @@ class ToolboxServer(Server[Any]):
         return super().create_initialization_options(*args, **kwargs)
 
 
-def make_server(
-    box: Toolbox, *, private: bool = False, key: bytes | None = None, page_size: int = PAGE_SIZE, redact: bool = False
-) -> ToolboxServer:
-    """Return the SDK server object of a toolbox.
-
-    `private`: the lists may depend on the caller. `key`: signs the state that clients carry between rounds.
-    `redact`: redact error messages, unless a tool sets its own `on_error`.
-    """
-    Gateway(get_state(box).remotes).forward_server_requests()
-    lists = ToolboxLists(box, page_size)
-    signer = StateSigner() if key is None else StateSigner(key, make_ledger(get_state(box).policy))
-    handlers = Handlers(CallHandler(box, lists, signer, redact=redact), Subscriptions(lists))
-    hint = CacheHint(ttl_ms=TTL_MS, scope="private" if private or get_state(box).is_conditional else "public")
+def make_server(handlers: Handlers, info: Mapping[str, str], cache_hint: Mapping[str, Any]) -> ToolboxServer:
+    """Return the SDK server object with these handlers, under this name and version."""
+    hint = CacheHint(ttl_ms=cache_hint["ttlMs"], scope=cache_hint["cacheScope"])
     server = ToolboxServer(
-        get_state(box).policy.name or "toolmason",
-        version=version("toolmason"),
-        cache_hints={
-            "tools/list": hint,
-            "prompts/list": hint,
-            "resources/list": hint,
-            "resources/templates/list": hint,
-            "server/discover": hint,
-            "resources/read": CacheHint(ttl_ms=0, scope="private"),
-        },
+        info["name"],
+        version=info["version"],
+        cache_hints={**dict.fromkeys(_LIST_METHODS, hint), "resources/read": CacheHint(ttl_ms=0, scope="private")},
         get_tool_input_schema=handlers.get_header_schema,
     )
+    bus = InMemorySubscriptionBus()
+
+    async def publish(kind: str, uri: str | None) -> None:
+        await bus.publish(_EVENTS[kind]() if uri is None else ResourceUpdated(uri=uri))
+
+    handlers.subscriptions.publish = publish
     server.handlers = handlers
-    server.listen_handler = ListenHandler(handlers.subscriptions.bus)
-    server.extensions[EXTENSION_ID] = {}
+    server.listen_handler = ListenHandler(bus)
+    server.extensions[TASKS_EXTENSION] = {}
     for method, handler in handlers.table.items():
         server.add_request_handler(method, _PlainParams, _carry(method, handler, handlers))
     server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, server.listen)
@@ -158,10 +106,13 @@ def _carry(method: str, handler: Handler, handlers: Handlers) -> Any:
     async def handle(ctx: Any, params: Any) -> dict[str, Any]:
         del params
         origin = _get_origin(ctx)
-        if origin.running is not None:
-            result = await origin.running.finish(ctx)
-        else:
-            result = await handler(_make_request(ctx, origin, handlers.subscriptions))
+        try:
+            if origin.running is not None:
+                result = await origin.running.finish(ctx)
+            else:
+                result = await handler(_make_request(ctx, origin, handlers.subscriptions))
+        except RpcError as error:
+            raise MCPError(error.code, error.message, error.data) from None
         if method == "tools/call":
             result = handlers.call_handler.check_serializable(ctx.params["name"], result)
         return {"resultType": "complete", **result} if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else result

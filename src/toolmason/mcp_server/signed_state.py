@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
 from pydantic_core import from_json, to_json
 
 from toolmason._core.call.approval import TokenLedger, UsedTokens
 from toolmason._core.values.definition import canonicalize
+from toolmason.mcp_client.specification import INVALID_PARAMS, RpcError
 
 _log = logging.getLogger("toolmason.mcp_server")
 
@@ -45,7 +44,7 @@ class StateSigner:
         """Return the data of a state.
 
         Raises:
-            MCPError: the state is forged, expired, or bound to another request.
+            RpcError: the state is forged, expired, or bound to another request.
         """
         encoded_body, _, encoded_mac = text.partition(".")
         try:
@@ -66,7 +65,7 @@ class StateSigner:
         """Mark a verified state as used.
 
         Raises:
-            MCPError: it was used before.
+            RpcError: it was used before.
         """
         encoded_body, _, token = text.partition(".")
         expires = from_json(decode_exact(encoded_body))["expires"]
@@ -84,8 +83,8 @@ class StateSigner:
         return hmac.new(self.key, body, hashlib.sha256).digest()
 
 
-def _make_error(reason: str) -> MCPError:
-    return MCPError(INVALID_PARAMS, f"Invalid requestState: {reason}.")
+def _make_error(reason: str) -> RpcError:
+    return RpcError(INVALID_PARAMS, f"Invalid requestState: {reason}.")
 
 
 def make_binding(method: str, name: str, arguments: Any, owner: str) -> str:

@@ -12,14 +12,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
-from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
-    PromptsListChanged,
-    ResourcesListChanged,
-    ResourceUpdated,
-    ToolsListChanged,
-)
-
 from toolmason._core.remote.gateway import Gateway
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason.errors import ToolmasonError
@@ -31,11 +23,6 @@ MAX_SESSIONS: Final = 1000
 MAX_SUBSCRIPTIONS: Final = 1000
 MAX_PER_OWNER: Final = 100
 """Maximum number of subscriptions per user or anonymous session; those of the oldest session are dropped first."""
-_EVENTS: Final[dict[str, Any]] = {
-    "tools": ToolsListChanged,
-    "prompts": PromptsListChanged,
-    "resources": ResourcesListChanged,
-}
 
 
 class Subscriptions:
@@ -43,7 +30,8 @@ class Subscriptions:
 
     def __init__(self, lists: ToolboxLists) -> None:
         self.lists = lists
-        self.bus = InMemorySubscriptionBus()
+        self.publish: Callable[[str, str | None], Awaitable[None]] | None = None
+        """Function that tells the SDK's bus of a changed list, or of a changed resource; None if no client listens."""
         self.sessions: OrderedDict[str, Any] = OrderedDict()
         self.log_levels: OrderedDict[str, str] = OrderedDict()
         """Log level that each session requested."""
@@ -96,13 +84,15 @@ class Subscriptions:
         before = self._last_snapshot or {}
         after = self._last_snapshot = self.lists.take_snapshot()
         for kind in [kind for kind in after if before.get(kind) != after[kind]]:
-            await self.bus.publish(_EVENTS[kind]())
+            if self.publish is not None:
+                await self.publish(kind, None)
             singular = {"tools": "tool", "prompts": "prompt", "resources": "resource"}[kind]
             for session_id, session in tuple(self.sessions.items()):
                 await self._send(session_id, getattr(session, f"send_{singular}_list_changed")())
 
     async def _notify_updated(self, uri: str) -> None:
-        await self.bus.publish(ResourceUpdated(uri=uri))
+        if self.publish is not None:
+            await self.publish("resources", uri)
         for session_id, session in tuple(self.subscribers.get(uri, {}).items()):
             await self._send(session_id, session.send_resource_updated(uri))
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR
 from pydantic_core import to_json
 
 from toolmason._wire import ByteBudget
+from toolmason.mcp_client.specification import INTERNAL_ERROR, RpcError
 from toolmason.mcp_server.client_requests import Answers
 
 MAX_TASKS: Final = 1000
@@ -119,7 +118,7 @@ class TaskStore:
         """Create and store a task.
 
         Raises:
-            MCPError: all slots are taken by running tasks.
+            RpcError: all slots are taken by running tasks.
         """
         self._make_room(owner)
         task = ServedTask(secrets.token_urlsafe(24), owner)
@@ -177,5 +176,5 @@ class TaskStore:
         """Drop the oldest finished one of these tasks."""
         oldest = next((task_id for task_id in task_ids if self.tasks[task_id].done), None)
         if oldest is None:
-            raise MCPError(INTERNAL_ERROR, "Too many tasks are running. Try again later.")
+            raise RpcError(INTERNAL_ERROR, "Too many tasks are running. Try again later.")
         self._drop(oldest)

@@ -387,7 +387,7 @@ class Toolbox:
 
     def __mcp_server__(self) -> Any:
         """Return this toolbox as a server object of the MCP SDK, for `McpServer.of` and for tests."""
-        return import_module("toolmason.mcp_server.sdk_server").make_server(self)
+        return import_module("toolmason.mcp_server.served_toolbox").ServedToolbox(self).sdk
 
     # --- views ---------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from click.core import ParameterSource
 from toolmason._text import pluralize
 from toolmason.cli.output import echo
 from toolmason.cli.targets import load_toolbox
-from toolmason.errors import ConfigError
 
 TOKEN_VARIABLE = "TOOLMASON_TOKEN"  # noqa: S105 - the name of a variable
 """Environment variable with the bearer token; other users of the machine can read a command line."""
@@ -34,12 +33,10 @@ def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio
 
     Over HTTP, clients need a bearer token if the variable TOOLMASON_TOKEN is set.
     """
-    try:
-        from toolmason.mcp import token_is  # noqa: PLC0415 - 0.5 s at start-up, needed only by this command
-        from toolmason.mcp_server.serve import serve  # noqa: PLC0415 - as above
-        from toolmason.mcp_server.stdio.pipes import redirect_standard_streams  # noqa: PLC0415 - as above
-    except ImportError as missing:
-        raise ConfigError(str(missing)) from missing
+    from toolmason.mcp import token_is  # noqa: PLC0415 - 0.1 s at start-up, needed only by this command
+    from toolmason.mcp_server.serve import serve  # noqa: PLC0415 - as above
+    from toolmason.mcp_server.stdio.pipes import redirect_standard_streams  # noqa: PLC0415 - as above
+
     # Output of the target while loading is not for the client, and the client's input is not for the target.
     with redirect_standard_streams() if transport == "stdio" else nullcontext():
         box = load_toolbox(target, logs_failures=True)

@@ -13,8 +13,7 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, INVALID_REQUEST, LOG_LEVEL_META_KEY, Request, RequestParams
-from mcp_types.jsonrpc import HEADER_MISMATCH
+from mcp_types import Request, RequestParams
 from pydantic import ConfigDict, TypeAdapter
 from pydantic_core import to_json
 from typing_extensions import override
@@ -22,6 +21,7 @@ from typing_extensions import override
 from toolmason._core.values.definition import canonicalize
 from toolmason._core.values.mcp_client import UpstreamCaller
 from toolmason.errors import Abort
+from toolmason.mcp_client import specification as spec
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
@@ -31,15 +31,9 @@ MAX_CONCURRENT_QUESTIONS: Final = 8
 """Maximum number of questions of a session that the application handles at once; others wait for a slot."""
 EMPTY_ROUND_DELAY: Final = 0.1
 """Seconds to wait before the next round if a server requests another round without asking a question."""
-LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _FORWARDED_CAPABILITIES: Final = ("elicitation", "sampling", "roots", "experimental", "extensions")
 HANDLED_CAPABILITIES: Final[Mapping[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 """Capabilities advertised to servers for the requests that the application answers."""
-CAPABILITY_BY_METHOD: Final = {
-    "elicitation/create": "elicitation",
-    "sampling/createMessage": "sampling",
-    "roots/list": "roots",
-}
 _RAW_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 
 
@@ -133,7 +127,8 @@ class ForwardedRequest:
         """Forward a log record if the client wants its level."""
         min_level = self.caller.log_level
         level = record.get("level")
-        if min_level in LOG_LEVELS and level in LOG_LEVELS and LOG_LEVELS.index(level) >= LOG_LEVELS.index(min_level):
+        ranks = spec.LOG_LEVELS
+        if min_level in ranks and level in ranks and ranks.index(level) >= ranks.index(min_level):
             self.caller.queue_notification("notifications/message", record)
 
     async def ask(self, method: str, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -157,9 +152,9 @@ class ForwardedRequest:
         except Abort as abort:
             if not getattr(abort, "capability", None):
                 await self._abort(abort)
-            raise MCPError(INVALID_REQUEST, str(abort)) from None
+            raise MCPError(spec.INVALID_REQUEST, str(abort)) from None
         if not isinstance(answer, Mapping):
-            raise MCPError(INVALID_REQUEST, "the client did not answer")
+            raise MCPError(spec.INVALID_REQUEST, "the client did not answer")
         return answer
 
     async def _abort(self, abort: Abort) -> None:
@@ -201,7 +196,7 @@ class _FixedCapabilitiesMeta(dict[str, Any]):
 
     @override
     def __setitem__(self, key: str, value: Any) -> None:
-        if key != CLIENT_CAPABILITIES_META_KEY:
+        if key != spec.CLIENT_CAPABILITIES_META_KEY:
             super().__setitem__(key, value)
 
 
@@ -213,7 +208,7 @@ class _ForwardedMessage(Request[_Params, str]):
     def model_dump(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         data = super().model_dump(*args, **kwargs)
         meta = data["params"].get("_meta") or {}
-        if CLIENT_CAPABILITIES_META_KEY in meta:
+        if spec.CLIENT_CAPABILITIES_META_KEY in meta:
             data["params"]["_meta"] = _FixedCapabilitiesMeta(meta)
         return data
 
@@ -243,12 +238,12 @@ async def forward(
     if (task := caller.get_started_task(request_key)) is not None:
         return dict(task)
     capabilities = {key: caller.capabilities[key] for key in _FORWARDED_CAPABILITIES if key in caller.capabilities}
-    meta[CLIENT_CAPABILITIES_META_KEY] = {
+    meta[spec.CLIENT_CAPABILITIES_META_KEY] = {
         **capabilities,
         **{key: HANDLED_CAPABILITIES[key] for key in forwarded.handled},
     }
     if caller.log_level is not None:
-        meta[LOG_LEVEL_META_KEY] = caller.log_level
+        meta[spec.LOG_LEVEL_META_KEY] = caller.log_level
     answers, state = caller.get_earlier_answers(request_key)
     for _ in range(MAX_ROUNDS):
         resume_fields = {"inputResponses": answers or None, "requestState": state}
@@ -269,7 +264,7 @@ async def forward(
         else:
             answers = {}
             await asyncio.sleep(EMPTY_ROUND_DELAY)
-    raise MCPError(INVALID_REQUEST, f"the server still requires input after {MAX_ROUNDS} rounds")
+    raise MCPError(spec.INVALID_REQUEST, f"the server still requires input after {MAX_ROUNDS} rounds")
 
 
 def split_by_handler(questions: Mapping[str, Any], handled: frozenset[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -278,7 +273,7 @@ def split_by_handler(questions: Mapping[str, Any], handled: frozenset[str]) -> t
     for_application: dict[str, Any] = {}
     for key, question in questions.items():
         method = question.get("method") if isinstance(question, Mapping) else None
-        is_handled = CAPABILITY_BY_METHOD.get(str(method), "") in handled
+        is_handled = spec.CAPABILITY_BY_METHOD.get(str(method), "") in handled
         (for_application if is_handled else for_client)[key] = question
     return for_client, for_application
 
@@ -321,7 +316,7 @@ async def send_raw(
     try:
         result: dict[str, Any] = await client.session.send_request(request, _RAW_RESULT, progress_callback=progress)
     except MCPError as error:
-        if error.code != HEADER_MISMATCH or method != "tools/call":
+        if error.code != spec.HEADER_MISMATCH or method != "tools/call":
             raise
         # A new session does not know yet which arguments are mirrored in headers; listing the tools loads that.
         await client.session.list_tools()
@@ -333,9 +328,9 @@ async def _set_log_level(client: Any, caller: UpstreamCaller, in_flight: Forward
     """Lower the log level of a server with sessions if the client wants more detail."""
     capabilities = client.server_capabilities
     min_level = caller.log_level
-    if in_flight is None or min_level not in LOG_LEVELS or capabilities is None or capabilities.logging is None:
+    if in_flight is None or min_level not in spec.LOG_LEVELS or capabilities is None or capabilities.logging is None:
         return
-    if in_flight.log_level is None or LOG_LEVELS.index(min_level) < LOG_LEVELS.index(in_flight.log_level):
+    if in_flight.log_level is None or spec.LOG_LEVELS.index(min_level) < spec.LOG_LEVELS.index(in_flight.log_level):
         in_flight.log_level = min_level
         params = _Params.model_validate({"level": min_level})
         with contextlib.suppress(MCPError):

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
-from mcp_types import SERVER_INFO_META_KEY
 from pydantic_core import from_json
 from typing_extensions import override
 
@@ -32,6 +31,7 @@ from toolmason.errors import (
     ToolError,
     ToolTimeout,
 )
+from toolmason.mcp_client.specification import SERVER_INFO_META_KEY
 
 ERROR_META_KEY: Final = "toolmason/error"
 """Key in `_meta` of a failed result for the kind of its error."""

@@ -17,9 +17,8 @@ from mcp_types import INTERNAL_ERROR, CallToolResult, Request, RequestParams, Re
 from pydantic import ConfigDict, Field, PrivateAttr, TypeAdapter
 
 from toolmason.mcp_client.calls.forwarding import ForwardedRequest, answer_with_handlers, split_by_handler
-from toolmason.mcp_client.transport.http import CONNECTION_LOST_CODE
+from toolmason.mcp_client.specification import CONNECTION_LOST_CODE, TASKS_EXTENSION
 
-EXTENSION_ID = "io.modelcontextprotocol/tasks"
 DEFAULT_POLL_SECONDS = 1.0
 MIN_POLL_SECONDS = 0.05
 MAX_POLL_SECONDS = 30.0
@@ -66,7 +65,7 @@ _RAW_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 class TasksExtension(ClientExtension):
     """Client extension that advertises tasks and waits for them."""
 
-    identifier = EXTENSION_ID
+    identifier = TASKS_EXTENSION
 
     def __init__(self, wait: float | None = None) -> None:
         super().__init__()

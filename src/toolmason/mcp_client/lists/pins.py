@@ -16,17 +16,12 @@ from toolmason._core.load.json_forms import get_effects, get_extra_wire_fields
 from toolmason.errors import ConfigError
 from toolmason.mcp_client.calls.remote_tools import RemoteTool
 from toolmason.mcp_client.server_options import ServerSpec
+from toolmason.mcp_client.specification import HINT_KEYS
 
 _log = logging.getLogger("toolmason.mcp")
 
 LOCK_FILE: Final = "toolmason.lock"
 _MAX_DIFF_LINES: Final = 40
-HINT_KEYS: Final = {
-    "read_only": "readOnlyHint",
-    "destructive": "destructiveHint",
-    "idempotent": "idempotentHint",
-    "open_world": "openWorldHint",
-}
 _FIELDS: Final = ("title", "description", "input_schema", "output_schema")
 
 

@@ -21,6 +21,7 @@ from pydantic_core import from_json, to_json
 
 from toolmason._wire import parse_retry_after
 from toolmason.mcp_client.server_options import ServerSpec
+from toolmason.mcp_client.specification import CONNECTION_LOST_CODE
 from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, UnreadableMessage, parse_message
 from toolmason.mcp_client.transport.sanitize import Sanitizer
 from toolmason.mcp_client.transport.ssrf import resolve_allowed, resolve_host
@@ -38,8 +39,6 @@ MAX_RETRY_AFTER: Final = 20.0
 _ISSUER_METADATA: Final = re.compile(
     r"/\.well-known/(oauth-authorization-server|openid-configuration)(/.*)?|/.*/\.well-known/openid-configuration"
 )
-CONNECTION_LOST_CODE: Final = -32099
-"""Internal error code for a request without a response; `data` shows whether the server may have received it."""
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from toolmason._core.arguments.bind import LargeArguments
 from toolmason._core.call.approval import parse_key
@@ -15,6 +15,7 @@ from toolmason._core.values.policy import Inherit
 from toolmason._wire import LARGE_JSON_BYTES
 from toolmason.errors import ConfigError
 from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_json, parse_large_json
+from toolmason.mcp_server.client_requests import ORIGIN_KEY, Origin, RunningCall
 from toolmason.mcp_server.dispatch import Dispatcher, HttpExchange
 from toolmason.mcp_server.http.guard import (
     LOOPBACK_HOSTS,
@@ -29,14 +30,10 @@ from toolmason.mcp_server.http.guard import (
     send_json,
 )
 from toolmason.mcp_server.http.owner import ANONYMOUS, SESSION_HEADER, SessionTable, get_peer
-from toolmason.mcp_server.http.replay import REQUESTING_CLIENT, SessionManager
-from toolmason.mcp_server.sdk_server import ORIGIN_KEY, Origin, RunningCall, ToolboxServer, make_server
+from toolmason.mcp_server.served_toolbox import ServedToolbox
 
-try:
-    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-    from mcp.server.auth.provider import AccessToken
-except ImportError as missing:
-    raise ImportError("Serving needs the SDK: pip install 'toolmason[serve]'") from missing
+if TYPE_CHECKING:
+    from toolmason.mcp_server.http.replay import SessionManager
 
 _log = logging.getLogger("toolmason.mcp_server")
 
@@ -53,7 +50,7 @@ class McpApp:
         self.path = "/" + path.strip("/")
         self.box, self.guard = box, guard
         redact = isinstance(get_state(box).policy.on_error, Inherit)
-        self.server: ToolboxServer = make_server(box, private=guard.bearer is not None, key=key, redact=redact)
+        self.server = ServedToolbox(box, private=guard.bearer is not None, key=key, redact=redact)
         self._max_sessions = max_sessions
         self.manager = self._make_manager()
         self.sessions = SessionTable(max_sessions, SESSION_IDLE_SECONDS)
@@ -116,6 +113,11 @@ class McpApp:
                 running.abandon()
 
     async def _handle_with_sdk(self, scope: Any, origin: Origin, receive: Receive, send: Send) -> None:
+        from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser  # noqa: PLC0415 - loads the SDK
+        from mcp.server.auth.provider import AccessToken  # noqa: PLC0415 - as above
+
+        from toolmason.mcp_server.http.replay import REQUESTING_CLIENT  # noqa: PLC0415 - as above
+
         await self.open()
         identity = origin.identity
         peer = get_peer(scope, identity)
@@ -145,8 +147,10 @@ class McpApp:
 
     def _make_manager(self) -> SessionManager:
         """Return a new session manager; the SDK's can run only once."""
+        from toolmason.mcp_server.http.replay import SessionManager  # noqa: PLC0415 - loads the SDK
+
         return SessionManager(
-            self.server,
+            self.server.sdk,
             retry_interval=1000,
             session_idle_timeout=SESSION_IDLE_SECONDS,
             max_request_body_size=self.guard.max_body_bytes,
@@ -175,8 +179,8 @@ class McpApp:
                 self.server.handlers.subscriptions.open()
                 ready.set_result(None)
                 await stop.wait()
-                self.server.listen_handler.close()
-                await self.server.close()
+                self.server.close_listeners()
+                await self.server.handlers.close()
         except BaseException as error:
             if not ready.done():
                 ready.set_exception(error)
@@ -184,7 +188,7 @@ class McpApp:
 
     def close_streams(self) -> None:
         """Close the streams of clients that only listen; calls continue."""
-        self.server.listen_handler.close()
+        self.server.close_listeners()
         self.manager.close_streams()
 
     async def aclose(self) -> None:

@@ -4,39 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partialmethod
+from importlib import import_module
 from typing import Any, Final
 
-import anyio
-from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
-from mcp_types.jsonrpc import jsonrpc_message_adapter
-from pydantic import ValidationError
 from pydantic_core import to_json
 
 from toolmason._core.run import eager_task
 from toolmason._core.run.eager_task import TaskOutcome
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._wire import OversizedLine
+from toolmason.mcp_client.specification import INTERNAL_ERROR, SESSION_VERSIONS
 from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, UnreadableMessage, find_id, parse_message
 from toolmason.mcp_server.call_tool import Request
-from toolmason.mcp_server.dispatch import (
-    DUPLICATE_ID_MESSAGE,
-    SESSION_VERSIONS,
-    Dispatcher,
-    get_cancelled_id,
-    has_modern_envelope,
-)
+from toolmason.mcp_server.client_requests import Origin, RunningCall
+from toolmason.mcp_server.dispatch import DUPLICATE_ID_MESSAGE, Dispatcher, get_cancelled_id, has_modern_envelope
 from toolmason.mcp_server.http.guard import INVALID_REQUEST, PARSE_ERROR
 from toolmason.mcp_server.http.owner import ANONYMOUS, Session
-from toolmason.mcp_server.sdk_server import Origin, RunningCall, ToolboxServer, make_server
+from toolmason.mcp_server.served_toolbox import ServedToolbox
 from toolmason.mcp_server.stdio.pipes import LineReader, LineWriter
 
 MAX_IN_FLIGHT: Final = 256
 """Number of requests in progress at which reading pauses."""
-INTERNAL_ERROR: Final = -32603
 _SDK_CHECK_SECONDS: Final = 0.01
 LISTEN_METHOD: Final = "subscriptions/listen"
+_INITIALIZED: Final = "notifications/initialized"
+_REPLAY_ID: Final = "toolmason/initialize"
+"""Id under which the SDK gets an `initialize` that was answered directly."""
 GRACE_SECONDS: Final = 4.0
 """Seconds that running calls have to finish, so that the process exits within five seconds."""
 
@@ -66,7 +62,7 @@ class StopSignal:
 async def serve_stdio(box: Toolbox, stop: StopSignal, grace: float, descriptors: tuple[int, int]) -> int:
     """Serve a toolbox on two streams until they end or it is stopped; return the number of unfinished calls."""
     async with box:
-        session = StdioSession(make_server(box))
+        session = StdioSession(ServedToolbox(box))
         stop.attach(session.ended)
         return await session.run(*descriptors, grace)
 
@@ -74,7 +70,7 @@ async def serve_stdio(box: Toolbox, stop: StopSignal, grace: float, descriptors:
 class StdioSession:
     """Session with one client on two streams."""
 
-    def __init__(self, server: ToolboxServer) -> None:
+    def __init__(self, server: ServedToolbox) -> None:
         self.server = server
         self.dispatcher = Dispatcher(server)
         self.in_flight = self.dispatcher.in_flight
@@ -84,8 +80,15 @@ class StdioSession:
         """True if the client has opened a session; otherwise it uses the stateless era."""
         self._reader: LineReader | None = None
         self._writer: LineWriter | None = None
-        self._to_sdk: Any = None
+        self._hello: dict[str, Any] | None = None
+        """The `initialize` that was answered directly."""
+        self._is_initialized = False
+        """True if the client has confirmed that session."""
+        self._sdk_stream: Any = None
         self._sdk_task: asyncio.Task[None] | None = None
+        """Task of the SDK's loop; None until a message needs it."""
+        self._backlog: deque[tuple[dict[str, Any], RunningCall | None]] = deque()
+        """Messages for the SDK while it is loaded."""
         self._sdk_check: asyncio.TimerHandle | None = None
         self._all_answered = asyncio.Event()
         self._listening: set[int | str] = set()
@@ -100,10 +103,9 @@ class StdioSession:
         self._reader.close()
         stuck = await self._drain(grace)
         if self._sdk_task is not None:
-            self._to_sdk.close()
             self._sdk_task.cancel()
             await asyncio.wait((self._sdk_task,), timeout=1.0)
-        await self.server.close()
+        await self.server.handlers.close()
         await self._writer.close()
         return stuck
 
@@ -134,7 +136,7 @@ class StdioSession:
             self._send_error(message.id, PARSE_ERROR, f"The line cannot be read: {message.reason}.")
         elif message is None:
             self._send_error(None, PARSE_ERROR, "The line is not a JSON object.")
-        elif "method" in message and "id" in message:
+        elif _is_request(message):
             self._handle_request(message)
         else:
             self._handle_notification(message)
@@ -148,6 +150,8 @@ class StdioSession:
         if request_id in self.in_flight:
             self._send_error(request_id, INVALID_REQUEST, DUPLICATE_ID_MESSAGE)
             return
+        if message["method"] == "initialize" and self._open_session(message):
+            return
         request = self._accept(message)
         if request is None:
             self._forward_to_sdk(message)
@@ -158,6 +162,16 @@ class StdioSession:
             self._send_error(request_id, INTERNAL_ERROR, "Internal server error")
         if task is not None and request.modern:
             self.in_flight[request_id] = task
+
+    def _open_session(self, message: dict[str, Any]) -> bool:
+        """Answer the `initialize` of a plain client. Return False if the SDK has to answer it."""
+        opened = None if self._legacy or self._sdk_task is not None else self.dispatcher.open_session(message)
+        if opened is None or self._writer is None:
+            return False
+        self._legacy, self._hello = True, message
+        self._session, response = opened
+        self._writer.write(response)
+        return True
 
     def _accept(self, message: dict[str, Any]) -> Request | None:
         """Return a request that is answered directly, or None if the SDK carries its answer."""
@@ -202,10 +216,21 @@ class StdioSession:
         cancelled_id = get_cancelled_id(message)
         if cancelled_id is not None and self.in_flight.cancel(cancelled_id):
             return
-        if self._sdk_task is not None or "method" in message:
+        if self._sdk_task is not None or ("method" in message and not self._take_notification(message)):
             self._forward_to_sdk(message)
         if cancelled_id is not None:
             self._finish_request(cancelled_id)  # the SDK does not answer a request that it cancelled
+
+    def _take_notification(self, message: dict[str, Any]) -> bool:
+        """Handle a notification while the SDK carries no request. Return False if the SDK has to."""
+        if message.get("jsonrpc") != "2.0" or not isinstance(message.get("params", {}), dict) or "id" in message:
+            return False
+        if message["method"] != _INITIALIZED:
+            return isinstance(message["method"], str)  # it is about a request that has ended, or means nothing here
+        if self._hello is not None and not self._is_initialized:
+            self._is_initialized = True
+            self.server.handlers.subscriptions.add_session("", _ListNotifier(self._send))
+        return self._hello is not None
 
     async def _send(self, line: bytes) -> None:
         """Write a line once there is room."""
@@ -221,52 +246,51 @@ class StdioSession:
     # --- the SDK's loop ----------------------------------------------------------------------------
 
     def _forward_to_sdk(self, message: dict[str, Any], running: RunningCall | None = None) -> None:
-        try:
-            parsed = jsonrpc_message_adapter.validate_python(message, by_name=False)
-        except ValidationError:
-            self._send_error(message.get("id"), INVALID_REQUEST, "The message is not valid JSON-RPC 2.0.")
-            return
-        if isinstance(parsed, JSONRPCRequest):
-            self.in_flight[parsed.id] = None
-            if parsed.method == LISTEN_METHOD:
-                self._listening.add(parsed.id)
-            self._legacy = self._legacy or parsed.method == "initialize"
+        if _is_request(message):
+            self.in_flight[message["id"]] = None
+            if message["method"] == LISTEN_METHOD:
+                self._listening.add(message["id"])
+            self._legacy = self._legacy or message["method"] == "initialize"
         if self._sdk_task is None:
-            self._start_sdk()
-        origin = Origin(session=self._session, running=running)
-        self._to_sdk.send_nowait(SessionMessage(parsed, ServerMessageMetadata(request_context=origin)))
+            self._sdk_task = asyncio.get_running_loop().create_task(self._run_sdk())
+        if self._sdk_stream is None:
+            self._backlog.append((message, running))
+        else:
+            self._pass_to_sdk(message, running)
 
-    def _start_sdk(self) -> None:
-        self._to_sdk, sdk_input = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
-        sdk_output, from_sdk = anyio.create_memory_object_stream[SessionMessage](0)
-        self._sdk_task = asyncio.get_running_loop().create_task(self._run_sdk(sdk_input, sdk_output, from_sdk))
+    def _pass_to_sdk(self, message: dict[str, Any], running: RunningCall | None) -> None:
+        if not self._sdk_stream.send(message, Origin(session=self._session, running=running)):
+            self._send_error(message.get("id"), INVALID_REQUEST, "The message is not valid JSON-RPC 2.0.")
+            if _is_request(message):
+                self._finish_request(message["id"])
 
-    async def _run_sdk(self, sdk_input: Any, sdk_output: Any, from_sdk: Any) -> None:
-        async with sdk_input, sdk_output, from_sdk, anyio.create_task_group() as group:
-            group.start_soon(self._forward_from_sdk, from_sdk)
-            try:
-                await self.server.run(sdk_input, sdk_output, self.server.create_initialization_options())
-            finally:
-                group.cancel_scope.cancel()
+    async def _run_sdk(self) -> None:
+        # In a thread: it takes most of a second, and calls that are running have deadlines.
+        module = await asyncio.to_thread(import_module, "toolmason.mcp_server.stdio.sdk_stream")
+        self._sdk_stream = module.SdkStream(self.server.sdk, self._send_from_sdk)
+        if self._hello is not None:
+            self._pass_to_sdk({**self._hello, "id": _REPLAY_ID}, None)
+        if self._is_initialized:
+            self._pass_to_sdk({"jsonrpc": "2.0", "method": _INITIALIZED}, None)
+        while self._backlog:
+            self._pass_to_sdk(*self._backlog.popleft())
+        await self._sdk_stream.run()
 
-    async def _forward_from_sdk(self, from_sdk: Any) -> None:
-        async for item in from_sdk:
-            message = item.message
-            try:
-                line = message.model_dump_json(by_alias=True, exclude_none=True).encode()
-            except (ValueError, UnicodeEncodeError):
-                line = _make_error(
-                    getattr(message, "id", None), INTERNAL_ERROR, "The response cannot be encoded as JSON."
-                )
-            await self._send(line)
-            if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-                self._finish_request(message.id)
+    async def _send_from_sdk(self, line: bytes | None, request_id: int | str | None) -> None:
+        if self._hello is not None and request_id == _REPLAY_ID:
+            self._hello = None  # the client has had this answer
+            return
+        if line is None:
+            line = _make_error(request_id, INTERNAL_ERROR, "The response cannot be encoded as JSON.")
+        await self._send(line)
+        if request_id is not None:
+            self._finish_request(request_id)
 
     def _update_backpressure(self) -> None:
         """Pause reading while too many requests or responses are pending."""
         if self._reader is None or self._writer is None:
             return
-        queued = 0 if self._to_sdk is None else self._to_sdk.statistics().current_buffer_used
+        queued = len(self._backlog) if self._sdk_stream is None else self._sdk_stream.queued
         if queued >= MAX_IN_FLIGHT and self._sdk_check is None:
             # The SDK does not say that it has read messages, and answers none that are notifications.
             self._sdk_check = asyncio.get_running_loop().call_later(_SDK_CHECK_SECONDS, self._check_sdk)
@@ -278,6 +302,24 @@ class StdioSession:
     def _check_sdk(self) -> None:
         self._sdk_check = None
         self._update_backpressure()
+
+
+class _ListNotifier:
+    """Notifier of changed lists, until the SDK carries the session."""
+
+    def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:
+        self._send = send
+
+    async def _notify(self, kind: str) -> None:
+        await self._send(to_json({"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"}))
+
+    send_tool_list_changed = partialmethod(_notify, "tools")
+    send_prompt_list_changed = partialmethod(_notify, "prompts")
+    send_resource_list_changed = partialmethod(_notify, "resources")
+
+
+def _is_request(message: dict[str, Any]) -> bool:
+    return "method" in message and "id" in message
 
 
 def _make_error(request_id: int | str | None, code: int, reason: str) -> bytes:
