@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from mcp.server.mcpserver import MCPServer
-from mcp_types import CallToolResult, Tool
+from mcp_types import CallToolResult
 from pydantic import BaseModel, Field
 from pydantic_core import to_jsonable_python
 
@@ -43,7 +43,7 @@ def box_of(schema):
         return CallToolResult.model_validate({"content": [{"type": "text", "text": "ok"}]}, by_name=False)
 
     entry = {"name": "t", "inputSchema": schema}
-    return Toolbox(RemoteTool("far", Tool.model_validate(entry, by_name=False), call, entry)), sent
+    return Toolbox(RemoteTool("far", entry, call)), sent
 
 
 @pytest.mark.parametrize(

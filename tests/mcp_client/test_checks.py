@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from mcp_types import CallToolResult, Tool
+from mcp_types import CallToolResult
 from pydantic_core import to_json
 
 from toolmason import Toolbox
@@ -35,7 +35,7 @@ def tool_with(output, structured):
     async def call(*_):
         return answer
 
-    return RemoteTool("evil", Tool.model_validate(entry, by_name=False), call, entry)
+    return RemoteTool("evil", entry, call)
 
 
 @pytest.mark.parametrize("branches", [60, 200])

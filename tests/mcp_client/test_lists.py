@@ -179,6 +179,32 @@ async def test_t4_a_hidden_character_in_an_argument_or_an_address_is_seen_too(ca
     assert "its uri contains the hidden character U+202E" in caplog.text
 
 
+async def test_a_tool_has_all_that_its_server_sent():
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "x-own": 1}
+    entry = {
+        "name": "far",
+        "title": "Far",
+        "description": "Go far.",
+        "inputSchema": schema,
+        "outputSchema": schema,
+        "annotations": {"readOnlyHint": "true", "openWorldHint": False},
+        "_meta": {"unit": "km"},
+        "icons": [],
+    }
+    with served("plain") as server:
+        server.tools = [entry, {"name": "near", "inputSchema": {"type": "object"}}]
+
+        async with Toolbox(McpServer.http("raw", server.url)) as box:
+            await box.list()
+            far, near = box["far"], box["near"]
+
+    assert (far.definition.title, far.definition.description) == ("Far", "Go far.")
+    assert (far.definition.input_schema, far.definition.output_schema) == (schema, schema)
+    assert (far.options.read_only, far.options.open_world, far.options.meta) == (True, False, {"unit": "km"})
+    assert near.definition.input_schema == {"type": "object", "properties": {}}
+    assert near.options.read_only is None
+
+
 async def test_all_lists_are_asked_for_at_once():
     barrier = asyncio.Barrier(4)
 

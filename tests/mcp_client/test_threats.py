@@ -112,6 +112,28 @@ def test_t4_hidden_characters_are_refused(where, character):
 
 
 @pytest.mark.parametrize(
+    "character", [c for c in [*HIDDEN, "\x08", "\x0c", "\x7f"] if c != "\ud800"], ids=lambda c: f"U+{ord(c):04X}"
+)
+def test_t4_hidden_characters_in_schemas_and_other_fields_are_refused(character):
+    text = f"ordinary{character}text"
+
+    for field in (
+        {"inputSchema": {"type": "object", "description": text}},
+        {"outputSchema": {"type": "object", "properties": {text: {}}}},
+        {"_meta": {text: 1}},
+        {"annotations": {"title": text}},
+    ):
+        assert "hidden character" in find_tool_problem({**GOOD, **field})
+
+
+@pytest.mark.parametrize("text", ['"quoted"', "a\\b", "two\nlines\tand a tab", "\\u0007", "日本語"])
+def test_t4_ordinary_text_in_schemas_and_other_fields_is_accepted(text):
+    schema = {"type": "object", "properties": {text: {"type": "string", "description": text}}}
+
+    assert find_tool_problem({**GOOD, "inputSchema": schema, "_meta": {text: text}}) is None
+
+
+@pytest.mark.parametrize(
     "text",
     ["Ordinary.", "Two\nlines\tand a tab", "Žluťoučký kůň", "日本語", "👩‍💻 works", "naïve café", "Two\r\nlines"],
 )
@@ -148,6 +170,13 @@ def test_t4_a_name_has_one_line(where, character):
     assert "hidden character" in find_tool_problem({**GOOD, where: f"two{character}lines"})
 
 
+def nested(levels):
+    value = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
@@ -156,6 +185,8 @@ def test_t4_a_name_has_one_line(where, character):
         ({**GOOD, "inputSchema": {"type": "object", "description": "x" * 70_000}}, "longer than 65536 bytes"),
         ({**GOOD, "inputSchema": {"type": "array"}}, "not an object"),
         ({**GOOD, "inputSchema": {"type": "object", "properties": ["a"]}}, "not a JSON Schema"),
+        ({**GOOD, "inputSchema": {"type": "object", "default": nested(70)}}, "nested deeper than 32 levels"),
+        ({**GOOD, "inputSchema": {"type": "object", "default": nested(600)}}, "nested deeper than 32 levels"),
         ({**GOOD, "inputSchema": {"allOf": [{}] * 3000, "type": "object"}}, "more than 2000 subschemas"),
         ({**GOOD, "inputSchema": {"type": "object", "$ref": "https://x/y"}}, "which is external"),
         ({**GOOD, "outputSchema": {"items": {"$dynamicRef": "other.json"}}}, "which is external"),

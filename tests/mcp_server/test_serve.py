@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcp_server.sample_server import ENVELOPE, eventually, running, shelf
+from mcp_server.sample_server import ENVELOPE, Running, eventually, running, shelf
 from toolmason import McpServer, Toolbox, ToolContext, serve, tool
 from toolmason.errors import ConfigError
 from toolmason.mcp import Bearer, token_is
@@ -200,6 +200,13 @@ async def test_a_gateway_forwards_schemas_errors_progress_and_questions():
     assert asked.text == "{'n': 'Ada'}"
     assert "$.a" in failed.text
     assert [report.done for report in told] == [1]
+
+
+async def test_a_parameter_is_mirrored_in_a_header(server: Running):
+    async with Toolbox(McpServer.http("shelf", server.url)) as box:
+        result = await box.call("region", {"place": "north"})
+
+    assert result.text == "north"
 
 
 def test_an_application_says_where_it_is():

@@ -140,7 +140,10 @@ def has_few_alternatives(schema: JsonSchema) -> bool:
         return counts[id(node)]
 
     try:
-        total = sum(map(count, iter_subschemas(schema)))
+        nodes = list(iter_subschemas(schema))
+        if all(map(_BRANCH_KEYWORDS.isdisjoint, nodes)):
+            return True
+        total = sum(map(count, nodes))
     except (AttributeError, TypeError):  # not a schema, which others report
         return True
     return total <= _MAX_ALTERNATIVES + 8 * len(counts)
@@ -157,6 +160,8 @@ def resolve_root(schema: JsonSchema) -> JsonSchema:
 MAPPING_KEYWORDS: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
 LIST_KEYWORDS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
 SINGLE_KEYWORDS: Final = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
+_SUBSCHEMA_KEYWORDS: Final = frozenset({*MAPPING_KEYWORDS, *LIST_KEYWORDS, *SINGLE_KEYWORDS})
+_BRANCH_KEYWORDS: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
 
 
 def iter_subschemas(schema: Any) -> Iterator[dict[str, Any]]:
@@ -167,6 +172,8 @@ def iter_subschemas(schema: Any) -> Iterator[dict[str, Any]]:
         if not isinstance(node, dict):
             continue
         yield node
+        if _SUBSCHEMA_KEYWORDS.isdisjoint(node):
+            continue
         for key in MAPPING_KEYWORDS:
             stack.extend(node.get(key, {}).values())
         for key in LIST_KEYWORDS:

@@ -6,9 +6,9 @@ import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, Final
 
-from mcp_types import CallToolResult
+from mcp_types import CallToolResult, ToolAnnotations
 from pydantic_core import from_json, to_json
 from typing_extensions import override
 
@@ -50,32 +50,31 @@ from toolmason.mcp_client.calls.result_marks import (
 FetchPrompt = Callable[[str, dict[str, str], ToolContext[Any]], Awaitable[Any]]
 """Function of a prompt name, its arguments and the context that returns the server's response."""
 CallTool = Callable[["RemoteTool", dict[str, Any], ToolContext[Any]], Awaitable[CallToolResult]]
+_NO_OPTIONS: Final = ToolOptions()
 
 
 class RemoteTool(Tool):
     """A tool that runs on a server."""
 
-    def __init__(
-        self, server: str, entry: Any, call: CallTool, raw: Mapping[str, Any], *, logs_failures: bool = False
-    ) -> None:
-        self.server, self.remote_name, self._call = server, entry.name, call
+    def __init__(self, server: str, entry: Mapping[str, Any], call: CallTool, *, logs_failures: bool = False) -> None:
+        self.server, self.remote_name, self._call = server, entry["name"], call
         self.logs_failures = logs_failures
         """True if the server is a toolbox of this process, which logs the failures itself."""
-        self.entry = raw
+        self.entry = entry
         """The definition as the server sent it."""
-        output = raw.get("outputSchema")
+        output = entry.get("outputSchema")
         self.output_schema: JsonSchema | None = dict(output) if isinstance(output, Mapping) else None
         self.definition = ToolDefinition(
-            entry.name,
-            entry.description or name_to_words(entry.name),
-            {"type": "object", "properties": {}, **entry.input_schema},
+            self.remote_name,
+            entry.get("description") or name_to_words(self.remote_name),
+            {"type": "object", "properties": {}, **entry["inputSchema"]},
             self.output_schema,
-            entry.title,
+            entry.get("title"),
         )
         self._checker = (
-            None if self.output_schema is None else OutputChecker(self.output_schema, f"{server}/{entry.name}")
+            None if self.output_schema is None else OutputChecker(self.output_schema, f"{server}/{self.remote_name}")
         )
-        self._wraps = wraps_result(self.output_schema, entry.meta)
+        self._wraps = wraps_result(self.output_schema, entry.get("_meta"))
         self.options = _make_options(entry)
         self.distrust = ""
         """Why a run must ask before a call; empty if the tool is trusted."""
@@ -213,15 +212,17 @@ def _make_tool_error(result: Any, server: str) -> ToolError:
     return error
 
 
-def _make_options(entry: Any) -> ToolOptions:
-    hints = entry.annotations
-    read_only = getattr(hints, "read_only_hint", None)
+def _make_options(entry: Mapping[str, Any]) -> ToolOptions:
+    if not entry.get("annotations") and not entry.get("_meta"):
+        return _NO_OPTIONS
+    hints = ToolAnnotations.model_validate(entry.get("annotations") or {}, by_name=False)
+    read_only = hints.read_only_hint
     return ToolOptions(
         read_only=read_only,
-        destructive=None if read_only else getattr(hints, "destructive_hint", None),
-        idempotent=getattr(hints, "idempotent_hint", None),
-        open_world=getattr(hints, "open_world_hint", None),
-        meta=dict(entry.meta or {}),
+        destructive=None if read_only else hints.destructive_hint,
+        idempotent=hints.idempotent_hint,
+        open_world=hints.open_world_hint,
+        meta=dict(entry.get("_meta") or {}),
     )
 
 

@@ -79,14 +79,13 @@ async def fetch_lists(
     )
     others.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     try:
-        entries, ttl = await _fetch_tools(client, server)
+        entries, ttl = await _fetch_tools(client, server, definitions)
         listed_prompts, listed_resources, templates = await others
     finally:
         others.cancel()
-    raw_tools = _collect_raw(entries, definitions)
     logs_failures = hasattr(server.target, "__mcp_server__")
     tools = [
-        RemoteTool(server.name, entry, call_tool, raw_tools[entry.name], logs_failures=logs_failures)
+        RemoteTool(server.name, entry, call_tool, logs_failures=logs_failures)
         for entry in _drop_duplicates(entries, server)
     ]
     seen.judge(tools, server)
@@ -99,7 +98,7 @@ async def fetch_lists(
         ),
         time.monotonic() + _choose_ttl(server, ttl),
         ttl != 0,
-        raw_tools,
+        {entry["name"]: entry for entry in entries},
     )
 
 
@@ -107,12 +106,8 @@ async def has_other_tools(
     client: Any, server: ServerSpec, definitions: Mapping[str, Mapping[str, Any]], lists: ServerLists
 ) -> bool:
     """Return True if a server has other tools than in these lists. Sends no request but `tools/list`."""
-    entries, _ = await _fetch_tools(client, server)
-    return _collect_raw(entries, definitions) != lists.raw_tools
-
-
-def _collect_raw(entries: Sequence[Any], definitions: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    return {entry.name: definitions.get(entry.name) or _dump_entry(entry) for entry in entries}
+    entries, _ = await _fetch_tools(client, server, definitions)
+    return {entry["name"]: entry for entry in entries} != lists.raw_tools
 
 
 def _choose_ttl(server: ServerSpec, server_ttl: float | None) -> float:
@@ -147,10 +142,16 @@ async def _fetch_pages(
     raise RemoteError(server.name, "list", f"the {kind} list has more than {MAX_PAGES} pages")
 
 
-async def _fetch_tools(client: Any, server: ServerSpec) -> tuple[list[Any], float | None]:
-    """Fetch the tools. A server that only has prompts or resources may not know the method."""
+async def _fetch_tools(
+    client: Any, server: ServerSpec, definitions: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[Mapping[str, Any]], float | None]:
+    """Fetch the tools as the server sent them. A server that only has other lists may not know the method.
+
+    `definitions` are those of which the SDK got stubs.
+    """
     try:
-        return await _fetch_pages(client.list_tools, "tools", server)
+        entries, ttl = await _fetch_pages(client.list_tools, "tools", server)
+        return [definitions.get(entry.name) or _dump_entry(entry) for entry in entries], ttl
     except MCPError as error:
         capabilities = client.server_capabilities
         if error.code != METHOD_NOT_FOUND or capabilities is None or capabilities.tools is not None:
@@ -179,13 +180,13 @@ def _dump_entry(entry: Any) -> dict[str, Any]:
     return raw
 
 
-def _drop_duplicates(entries: Sequence[Any], server: ServerSpec) -> list[Any]:
+def _drop_duplicates(entries: Sequence[Mapping[str, Any]], server: ServerSpec) -> list[Mapping[str, Any]]:
     """Drop all tools that share a name: it is unknown which one a call would reach."""
-    counts = Counter(entry.name for entry in entries)
+    counts = Counter(entry["name"] for entry in entries)
     duplicates = {name for name, count in counts.items() if count > 1}
     for name in sorted(duplicates):
         _log.warning("server %r: %d tools are named %r; ignoring all of them", server.name, counts[name], name)
-    return [entry for entry in entries if entry.name not in duplicates]
+    return [entry for entry in entries if entry["name"] not in duplicates]
 
 
 def _select_tools(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:

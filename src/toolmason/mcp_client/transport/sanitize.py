@@ -44,6 +44,8 @@ _RESULT_TYPES: Final = frozenset({"complete", "input_required", "task"})
 _CONTENT_TYPES: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
 _CHECKED_FIELDS: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema"})
 _VERSION_META_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+_ESCAPES: Final = re.compile(rb"\\[bfru]|\x7f")
+"""Controls in JSON text: line breaks and tabs are allowed."""
 _ZERO_WIDTH_JOINER: Final = "\u200d"
 _EMOJI_SELECTOR: Final = "\ufe0f"
 _INFORMATION_SIGN: Final = "\u2139"
@@ -60,7 +62,7 @@ class Sanitizer:
     pending: dict[Any, tuple[str, bool]] = field(default_factory=dict)
     """Method of each request by id, and True if the request is of the stateless era."""
     definitions: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Tool definitions by name, as received; their output schemas are hidden from the SDK."""
+    """Tool definitions by name, as received. The SDK gets stubs of them: it would validate each one twice."""
 
     def track(self, message: mcp_types.JSONRPCMessage) -> None:
         """Record an outgoing request or cancellation."""
@@ -105,8 +107,7 @@ class Sanitizer:
         if filtered is result:
             return result
         self.definitions.update((entry["name"], entry) for entry in filtered["tools"])
-        tools = [{key: value for key, value in entry.items() if key != "outputSchema"} for entry in filtered["tools"]]
-        return {**filtered, "tools": tools}
+        return {**filtered, "tools": list(map(_make_stub, filtered["tools"]))}
 
     def _filter_entries(self, result: dict[str, Any], key: str, kind: str, model: type[BaseModel]) -> dict[str, Any]:
         entries = result.get(key)
@@ -122,6 +123,13 @@ class Sanitizer:
             label = clip(name) if isinstance(name, str) else "(no name)"
             _log.warning("server %r: ignoring %s %r: %s", self.server, kind, label, reason)
         return {**result, key: kept}
+
+
+def _make_stub(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a tool with the fields that the SDK needs: the name, and a schema that mirrors parameters in headers."""
+    schema = entry["inputSchema"]
+    is_mirrored = b"x-mcp-header" in to_json(schema)
+    return {"name": entry["name"], "inputSchema": schema if is_mirrored else {"type": "object"}}
 
 
 def _replace_unknown_parts(result: dict[str, Any]) -> dict[str, Any]:
@@ -228,16 +236,26 @@ def _find_text_problem(entry: dict[str, Any], max_name_bytes: int = MAX_NAME_BYT
 
 def _find_extra_problem(entry: dict[str, Any]) -> str | None:
     """Return a problem with the other fields of a definition, all of which may be forwarded, or None."""
+    extra = {key: value for key, value in entry.items() if key not in _CHECKED_FIELDS}
+    if not extra:
+        return None
     for part, max_bytes in (("_meta", MAX_META_BYTES), ("annotations", MAX_META_BYTES)):
         if len(to_json(entry.get(part))) > max_bytes:
             return f"its {part} is longer than {max_bytes} bytes"
-    extra = {key: value for key, value in entry.items() if key not in _CHECKED_FIELDS}
-    if len(to_json(extra)) > MAX_EXTRA_BYTES:
+    text = to_json(extra)
+    if len(text) > MAX_EXTRA_BYTES:
         return f"its other fields are larger than {MAX_EXTRA_BYTES} bytes"
+    if _is_plain(text):
+        return None
     for key, value in extra.items():
         if (hidden := _find_hidden_in_json([key, value])) is not None:
             return f"its {clip(key)} contains the hidden character U+{ord(hidden):04X}"
     return None
+
+
+def _is_plain(text: bytes) -> bool:
+    """Return True if JSON text surely has no hidden character."""
+    return text.isascii() and _ESCAPES.search(text) is None
 
 
 def _find_hidden_in_json(value: Any) -> str | None:
@@ -257,23 +275,26 @@ def _find_hidden_in_json(value: Any) -> str | None:
 
 def _find_schema_problem(schema: dict[str, Any], side: str) -> str | None:
     try:
-        if _measure_depth(schema) > MAX_SCHEMA_DEPTH:
-            return f"its {side} schema is nested deeper than {MAX_SCHEMA_DEPTH} levels"
-        size = len(to_json(schema))
+        text = to_json(schema)
         nodes = list(islice(iter_subschemas(schema), MAX_SUBSCHEMAS + 1))
     except (ValueError, RecursionError, TypeError, AttributeError):
+        text, nodes = b"", []
+    # A schema with few brackets is not deep; measuring the others takes longer than all checks of one of these.
+    is_small = text and text.count(b"{") + text.count(b"[") <= MAX_SCHEMA_DEPTH
+    if not is_small and _measure_depth(schema) > MAX_SCHEMA_DEPTH:
+        return f"its {side} schema is nested deeper than {MAX_SCHEMA_DEPTH} levels"
+    if not text:
         return f"its {side} schema is not a JSON Schema"
-    if (hidden := _find_hidden_in_json(schema)) is not None:
+    if not _is_plain(text) and (hidden := _find_hidden_in_json(schema)) is not None:
         return f"its {side} schema contains the hidden character U+{ord(hidden):04X}"
-    if size > MAX_SCHEMA_BYTES:
+    if len(text) > MAX_SCHEMA_BYTES:
         return f"its {side} schema is longer than {MAX_SCHEMA_BYTES} bytes"
     if len(nodes) > MAX_SUBSCHEMAS:
         return f"its {side} schema has more than {MAX_SUBSCHEMAS} subschemas"
-    for node in nodes:
-        for key in ("$ref", "$dynamicRef"):
-            ref = node.get(key)
-            if isinstance(ref, str) and not ref.startswith("#"):
-                return f"its {side} schema references {clip(ref)!r}, which is external"
+    refs = (node[key] for node in nodes for key in ("$ref", "$dynamicRef") if key in node)
+    external = next((ref for ref in refs if isinstance(ref, str) and not ref.startswith("#")), None)
+    if external is not None:
+        return f"its {side} schema references {clip(external)!r}, which is external"
     if not has_few_alternatives(schema):
         return f"its {side} schema is too complex: its parts refer to each other too often"
     return None
