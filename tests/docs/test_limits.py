@@ -17,7 +17,6 @@ NOT_LIMITS = {
     "MIN_POLL_SECONDS",
     "EXTRA_SECONDS",
     "LOOP_CHECK_SECONDS",
-    "_SDK_CHECK_SECONDS",
     # Lengths of what a message shows:
     "MAX_DESCRIPTION_CHARS",
     "MAX_MESSAGE_CHARS",

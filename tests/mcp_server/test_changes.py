@@ -24,22 +24,10 @@ class Ear:
         self.heard: asyncio.Queue[str] = asyncio.Queue()
         self.gone = gone
 
-    async def _hear(self, what: str) -> None:
+    async def __call__(self, kind: str, uri: str | None) -> None:
         if self.gone:
             raise OSError("gone")
-        self.heard.put_nowait(what)
-
-    async def send_tool_list_changed(self) -> None:
-        await self._hear("tools")
-
-    async def send_prompt_list_changed(self) -> None:
-        await self._hear("prompts")
-
-    async def send_resource_list_changed(self) -> None:
-        await self._hear("resources")
-
-    async def send_resource_updated(self, uri: str) -> None:
-        await self._hear(uri)
+        self.heard.put_nowait(uri or kind)
 
 
 @tool

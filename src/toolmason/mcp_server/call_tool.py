@@ -22,13 +22,8 @@ from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import ToolResult
 from toolmason._text import escape_hidden
 from toolmason.errors import Abort, ApprovalDenied, ApprovalRequired, ToolCallError, UnknownTool
-from toolmason.mcp_client.specification import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    TASKS_EXTENSION,
-    RpcError,
-    get_server_error,
-)
+from toolmason.mcp_client import specification as spec
+from toolmason.mcp_client.specification import RpcError, get_server_error
 from toolmason.mcp_server.client_requests import (
     ClientProxy,
     ClientStream,
@@ -78,10 +73,10 @@ class Request:
     """Traits of the called tool, if they are known already."""
     session_id: str = field(default="", init=False)
     """Session of the request; empty if there is none, and over stdio, which has a single one."""
-    session: Any = field(default=None, init=False)
-    """The SDK's session; None if the request is answered directly."""
-    headers: Mapping[str, str] | None = field(default=None, init=False)
-    """HTTP headers; None if the request is answered directly, and over stdio."""
+    notify: Any = field(default=None, init=False)
+    """Function that notifies the session of changes; None if the request is answered directly."""
+    headers: Mapping[str, str | None] | None = field(default=None, init=False)
+    """Decoded HTTP headers; None if the request is answered directly, and over stdio."""
     stream: ClientStream | None = field(default=None, init=False)
     """Stream for notifications and questions. In a session it is made when something needs it."""
     log_level: str | None = field(default=None, init=False)
@@ -263,7 +258,7 @@ class CallHandler:
             raise upstream_error  # the upstream server rejected the request itself
         is_unknown = isinstance(error, UnknownTool) and result.attempts == 0
         if is_unknown and (error.is_disabled or error.name not in self.box):
-            raise RpcError(INVALID_PARAMS, str(error))
+            raise RpcError(spec.INVALID_PARAMS, str(error))
         if self.redact and (traits is None or not traits.sets_on_error):
             return make_error_result(make_redacted_result(error, "redact").text, error, result.attempts)
         return make_error_result(result.text, error, result.attempts)
@@ -293,10 +288,10 @@ class CallHandler:
 
     def _runs_as_task(self, traits: ToolTraits, request: Request) -> bool:
         extensions = request.capabilities.get("extensions")
-        supports_tasks = request.modern and isinstance(extensions, Mapping) and TASKS_EXTENSION in extensions
+        supports_tasks = request.modern and isinstance(extensions, Mapping) and spec.TASKS_EXTENSION in extensions
         if traits.task == "required" and not supports_tasks:
-            message = f"This tool runs as a task, but the client does not offer {TASKS_EXTENSION!r}."
-            raise make_capability_error(message, {"extensions": {TASKS_EXTENSION: {}}})
+            message = f"This tool runs as a task, but the client does not offer {spec.TASKS_EXTENSION!r}."
+            raise make_capability_error(message, {"extensions": {spec.TASKS_EXTENSION: {}}})
         return supports_tasks and (traits.task != "after_input" or bool(request.params.get("inputResponses")))
 
     def _start_task(self, request: Request, traits: ToolTraits | None) -> dict[str, Any]:
@@ -324,7 +319,7 @@ class CallHandler:
             task.set_status("failed", error={"code": error.code, "message": error.message})
         except Exception as error:  # noqa: BLE001 - the polling client must learn that the task ended
             _log.error("%s failed while running as a task: %s", name, type(error).__name__)
-            task.set_status("failed", error={"code": INTERNAL_ERROR, "message": "The task failed."})
+            task.set_status("failed", error={"code": spec.INTERNAL_ERROR, "message": "The task failed."})
         else:
             self.tasks.complete(task, {"resultType": "complete", **result})
 
@@ -338,7 +333,7 @@ def _encode_raised(request: Request, raised: Abort | ToolCallError) -> dict[str,
     if isinstance(raised, ToolCallError):
         return make_error_result(make_redacted_result(raised, "redact").text, raised)
     if not isinstance(raised, MissingCapability):
-        raise RpcError(INTERNAL_ERROR, str(raised) or "The tool stopped the run.") from None
+        raise RpcError(spec.INTERNAL_ERROR, str(raised) or "The tool stopped the run.") from None
     if not request.modern:
         return make_error_result(str(raised))
     raise make_capability_error(str(raised), {raised.capability: {}}) from None

@@ -12,19 +12,8 @@ from pydantic_core import to_json
 
 from toolmason._core.run import eager_task
 from toolmason._core.run.eager_task import Suspended, TaskOutcome, run_until_first_await
-from toolmason.mcp_client.specification import (
-    CLIENT_CAPABILITIES_META_KEY,
-    CLIENT_INFO_META_KEY,
-    HTTP_STATUS_BY_CODE,
-    INTERNAL_ERROR,
-    LOG_LEVEL_META_KEY,
-    MODERN_VERSION,
-    PROTOCOL_VERSION_META_KEY,
-    REQUEST_CANCELLED,
-    SERVER_INFO_META_KEY,
-    SESSION_VERSIONS,
-    RpcError,
-)
+from toolmason.mcp_client import specification as spec
+from toolmason.mcp_client.specification import RpcError
 from toolmason.mcp_server.call_tool import ROUND_PARAMS, Request
 from toolmason.mcp_server.client_requests import RunningCall
 from toolmason.mcp_server.handlers import CAPABILITIES
@@ -36,13 +25,13 @@ from toolmason.mcp_server.served_toolbox import ServedToolbox
 DUPLICATE_ID_MESSAGE: Final = "A request with this id is in progress. Use a unique id for each request."
 SESSION_TRUST_SECONDS: Final = 60.0
 """Seconds for which a session counts as alive after the SDK last handled a request of it."""
-_MODERN_VERSION: Final = MODERN_VERSION.encode()
+_MODERN_VERSION: Final = spec.MODERN_VERSION.encode()
 _VERSION_HEADER: Final = b"mcp-protocol-version"
 _EMPTY: Final[Mapping[str, Any]] = {}
 _SDK_PARAMS: Final = ROUND_PARAMS | {"task"}
 """Parameters of a call that the SDK has to check."""
 _LIST_PARAMS: Final = frozenset({"_meta", "cursor"})
-_STREAM_META_KEYS: Final = frozenset({"progressToken", LOG_LEVEL_META_KEY})
+_STREAM_META_KEYS: Final = frozenset({"progressToken", spec.LOG_LEVEL_META_KEY})
 """Keys of `_meta` that ask for notifications, which only a stream can carry."""
 _CLIENT_INFO_KEYS: Final = frozenset({"name", "version", "title"})
 _INITIALIZE_PARAMS: Final = frozenset({"protocolVersion", "capabilities", "clientInfo"})
@@ -96,7 +85,7 @@ class Dispatcher:
         self._accept_cache: dict[bytes, bool] = {}
         self._list_bodies: dict[bool, tuple[Any, bytes]] = {}
         self._info = server.info
-        self._server_meta = {SERVER_INFO_META_KEY: server.info}
+        self._server_meta = {spec.SERVER_INFO_META_KEY: server.info}
 
     # --- decisions ---------------------------------------------------------------------------------
 
@@ -115,7 +104,8 @@ class Dispatcher:
         if not _STREAM_META_KEYS.isdisjoint(meta):
             return None
         if session is None:
-            return Request(method, params, message["id"], True, identity, meta[CLIENT_CAPABILITIES_META_KEY], traits)  # noqa: FBT003 - keywords cost time
+            capabilities = meta[spec.CLIENT_CAPABILITIES_META_KEY]
+            return Request(method, params, message["id"], True, identity, capabilities, traits)  # noqa: FBT003 - keywords cost time
         request = Request(method, params, message["id"], False, identity, session.capabilities, traits)  # noqa: FBT003 - as above
         request.session_id, request.log_level = session_id, self._log_levels.get(session_id, "info")
         return request
@@ -145,7 +135,7 @@ class Dispatcher:
         session = self.sessions.get(session_id)
         if (
             session is None
-            or session.version not in SESSION_VERSIONS
+            or session.version not in spec.SESSION_VERSIONS
             or session.owner != identity.owner
             or (version is not None and version != session.version.encode())
             or time.monotonic() - session.last_used >= SESSION_TRUST_SECONDS
@@ -171,10 +161,13 @@ class Dispatcher:
         if not _is_valid(message) or not isinstance(params, dict) or params.keys() != _INITIALIZE_PARAMS:
             return None
         version, capabilities = params["protocolVersion"], params["capabilities"]
-        if not (isinstance(version, str) and version in SESSION_VERSIONS and _is_plain_info(params["clientInfo"])):
+        if not (isinstance(version, str) and version in spec.SESSION_VERSIONS and _is_plain_info(params["clientInfo"])):
             return None
-        if not isinstance(capabilities, dict) or not all(map(_is_session_capability, capabilities.items())):
+        if not isinstance(capabilities, dict) or not capabilities.keys() <= _SESSION_CAPABILITIES.keys():
             return None
+        for name, settings in capabilities.items():
+            if not isinstance(settings, dict) or not settings.items() <= _SESSION_CAPABILITIES[name].items():
+                return None
         result = {"protocolVersion": version, "capabilities": CAPABILITIES, "serverInfo": self._info}
         response = to_json({"jsonrpc": "2.0", "id": message["id"], "result": result})
         return Session(version=version, capabilities=capabilities), response
@@ -285,13 +278,13 @@ class Dispatcher:
 
     def _encode_error(self, request: Request, error: BaseException) -> tuple[int, bytes]:
         if isinstance(error, asyncio.CancelledError):
-            error = RpcError(REQUEST_CANCELLED, "Request cancelled")
+            error = RpcError(spec.REQUEST_CANCELLED, "Request cancelled")
         elif not isinstance(error, RpcError):
-            error = RpcError(INTERNAL_ERROR, "Internal server error")
+            error = RpcError(spec.INTERNAL_ERROR, "Internal server error")
         error_body: dict[str, Any] = {"code": error.code, "message": error.message}
         if error.data is not None:
             error_body["data"] = error.data
-        status = HTTP_STATUS_BY_CODE.get(error.code, 200) if request.modern else 200
+        status = spec.HTTP_STATUS_BY_CODE.get(error.code, 200) if request.modern else 200
         return status, to_json({"jsonrpc": "2.0", "id": request.id, "error": error_body})
 
     def _encode_result(self, request: Request, result: Mapping[str, Any]) -> bytes:
@@ -362,13 +355,13 @@ def has_modern_envelope(message: Mapping[str, Any]) -> bool:
     """Return True if the parameters of a request have a valid stateless-era envelope."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
-    if not isinstance(meta, dict) or meta.get(PROTOCOL_VERSION_META_KEY) != MODERN_VERSION:
+    if not isinstance(meta, dict) or meta.get(spec.PROTOCOL_VERSION_META_KEY) != spec.MODERN_VERSION:
         return False
-    capabilities = meta.get(CLIENT_CAPABILITIES_META_KEY)
+    capabilities = meta.get(spec.CLIENT_CAPABILITIES_META_KEY)
     return (
         isinstance(capabilities, dict)
         and (not capabilities or all(map(_is_plain_capability, capabilities.items())))
-        and _is_plain_info(meta.get(CLIENT_INFO_META_KEY, _NO_CLIENT_INFO))
+        and _is_plain_info(meta.get(spec.CLIENT_INFO_META_KEY, _NO_CLIENT_INFO))
     )
 
 
@@ -386,13 +379,6 @@ def _is_plain_info(info: Any) -> bool:
 def _is_plain_capability(item: tuple[str, Any]) -> bool:
     """Return True if a capability is an object of objects, which needs no further check."""
     return isinstance(item[1], dict) and all(isinstance(value, dict) for value in item[1].values())
-
-
-def _is_session_capability(item: tuple[str, Any]) -> bool:
-    """Return True if the SDK accepts a capability of a session, and keeps all of it."""
-    name, settings = item
-    known = _SESSION_CAPABILITIES.get(name)
-    return known is not None and isinstance(settings, dict) and settings.items() <= known.items()
 
 
 def get_request_id(data: Any) -> int | str | None:

@@ -164,7 +164,7 @@ class Handlers:
     async def subscribe(self, request: Request) -> dict[str, Any]:
         """Handle `resources/subscribe`."""
         uri = request.params["uri"]
-        if not self.subscriptions.subscribe(uri, request.session_id, request.session, request.identity.owner):
+        if not self.subscriptions.subscribe(uri, request.session_id, request.notify, request.identity.owner):
             raise RpcError(spec.INTERNAL_ERROR, "Too many subscriptions. Try again later.")
         await self.subscriptions.sync_upstream()
         return {}
@@ -208,12 +208,8 @@ class Handlers:
             message = f"The client does not offer {spec.TASKS_EXTENSION!r}."
             raise make_capability_error(message, {"extensions": {spec.TASKS_EXTENSION: {}}})
         task_id = request.params.get("taskId")
-        if request.headers is not None:
-            from mcp.shared.inbound import decode_header_value  # noqa: PLC0415 - the SDK carries a request with headers
-
-            if decode_header_value(request.headers.get("mcp-name")) != task_id:
-                message = "mcp-name header does not match the request body's 'taskId' parameter"
-                raise RpcError(spec.HEADER_MISMATCH, message)
+        if request.headers is not None and request.headers["mcp-name"] != task_id:
+            raise RpcError(spec.HEADER_MISMATCH, "mcp-name header does not match the request body's 'taskId' parameter")
         task = self.call_handler.tasks.find(task_id, request.identity.owner)
         if task is None:
             raise RpcError(spec.INVALID_PARAMS, "Task not found.", {"taskId": task_id})

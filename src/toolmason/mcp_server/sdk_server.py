@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
+import anyio
 from mcp.server import Server
 from mcp.server.caching import CacheHint
 from mcp.server.lowlevel.server import NotificationOptions
@@ -17,9 +19,12 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 from mcp.shared.exceptions import MCPError
-from mcp_types import NotificationParams, RequestParams, SubscriptionsListenRequestParams
+from mcp.shared.inbound import decode_header_value
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp_types import JSONRPCError, JSONRPCResponse, NotificationParams, RequestParams, SubscriptionsListenRequestParams
+from mcp_types.jsonrpc import jsonrpc_message_adapter
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ConfigDict
+from pydantic import ConfigDict, ValidationError
 from typing_extensions import override
 
 from toolmason.mcp_client.specification import LOG_LEVEL_META_KEY, TASKS_EXTENSION, RpcError
@@ -34,6 +39,11 @@ _EVENTS: Final[Mapping[str, Any]] = {
     "prompts": PromptsListChanged,
     "resources": ResourcesListChanged,
 }
+
+Receive = Callable[[], Awaitable[tuple[Any, Origin]]]
+"""Function that waits for the next message of a client."""
+SendLine = Callable[[bytes | None, int | str | None], Awaitable[None]]
+"""Function of a line, or None if it cannot be written, and the id of the request that it answers."""
 
 
 class _PlainParams(RequestParams):
@@ -59,11 +69,23 @@ class ToolboxServer(Server[Any]):
         """Handle `notifications/initialized`."""
         del params
         request = _make_request(ctx, _get_origin(ctx), self.handlers.subscriptions)
-        self.handlers.subscriptions.add_session(request.session_id, ctx.session)
+        self.handlers.subscriptions.add_session(request.session_id, request.notify)
 
     async def close(self) -> None:
         """Stop watching the toolbox, and cancel all running tasks."""
         await self.handlers.close()
+
+    async def serve_stream(self, receive: Receive, refuse: Callable[[Any], None], send: SendLine) -> None:
+        """Carry the messages of one client over stdio until cancelled. `refuse` gets those that are not valid."""
+        to_sdk, sdk_input = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        sdk_output, from_sdk = anyio.create_memory_object_stream[SessionMessage](0)
+        async with to_sdk, sdk_input, sdk_output, from_sdk, anyio.create_task_group() as group:
+            group.start_soon(_pass_to_sdk, receive, refuse, to_sdk)
+            group.start_soon(_pass_from_sdk, from_sdk, send)
+            try:
+                await self.run(sdk_input, sdk_output, self.create_initialization_options())
+            finally:
+                group.cancel_scope.cancel()
 
     @override
     def create_initialization_options(self, *args: Any, **kwargs: Any) -> Any:
@@ -73,6 +95,27 @@ class ToolboxServer(Server[Any]):
                 prompts_changed=True, resources_changed=True, tools_changed=True
             )
         return super().create_initialization_options(*args, **kwargs)
+
+
+async def _pass_to_sdk(receive: Receive, refuse: Callable[[Any], None], to_sdk: Any) -> None:
+    while True:
+        message, origin = await receive()
+        try:
+            parsed = jsonrpc_message_adapter.validate_python(message, by_name=False)
+        except ValidationError:
+            refuse(message)
+        else:
+            await to_sdk.send(SessionMessage(parsed, ServerMessageMetadata(request_context=origin)))
+
+
+async def _pass_from_sdk(from_sdk: Any, send: SendLine) -> None:
+    async for item in from_sdk:
+        message = item.message
+        try:
+            line = message.model_dump_json(by_alias=True, exclude_none=True).encode()
+        except (ValueError, UnicodeEncodeError):
+            line = None
+        await send(line, message.id if isinstance(message, JSONRPCResponse | JSONRPCError) else None)
 
 
 def make_server(handlers: Handlers, info: Mapping[str, str], cache_hint: Mapping[str, Any]) -> ToolboxServer:
@@ -120,6 +163,10 @@ def _carry(method: str, handler: Handler, handlers: Handlers) -> Any:
     return handle
 
 
+async def _notify(session: Any, kind: str, uri: str | None) -> None:
+    await (getattr(session, f"send_{kind[:-1]}_list_changed")() if uri is None else session.send_resource_updated(uri))
+
+
 def _get_origin(ctx: Any) -> Origin:
     """Return the origin of a request: over stdio it is the SDK's request itself, over HTTP it is in the ASGI scope."""
     if isinstance(ctx.request, Origin):
@@ -141,7 +188,8 @@ def _make_request(ctx: Any, origin: Origin, subscriptions: Subscriptions) -> Req
     stream = ClientStream(can_ask=not modern and ctx.session.can_send_request)
     stream.open(ctx)
     request = Request(ctx.method, params, ctx.request_id, modern, origin.identity, capabilities)
-    request.session_id, request.session, request.headers, request.stream = session_id, ctx.session, headers, stream
+    request.session_id, request.notify, request.stream = session_id, partial(_notify, ctx.session), stream
+    request.headers = None if headers is None else {"mcp-name": decode_header_value(headers.get("mcp-name"))}
     request.log_level = meta.get(LOG_LEVEL_META_KEY) if modern else subscriptions.log_levels.get(session_id, "info")
     request.wants_progress = True
     return request

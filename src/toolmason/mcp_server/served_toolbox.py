@@ -13,7 +13,7 @@ from toolmason._core.toolbox.options import make_ledger
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason.mcp_server.call_tool import CallHandler
 from toolmason.mcp_server.handlers import Handlers
-from toolmason.mcp_server.lists import PAGE_SIZE, ToolboxLists
+from toolmason.mcp_server.lists import ToolboxLists
 from toolmason.mcp_server.signed_state import StateSigner
 from toolmason.mcp_server.subscriptions import Subscriptions
 
@@ -30,20 +30,12 @@ class ServedToolbox:
     `redact`: redact error messages, unless a tool sets its own `on_error`.
     """
 
-    def __init__(
-        self,
-        box: Toolbox,
-        *,
-        private: bool = False,
-        key: bytes | None = None,
-        page_size: int = PAGE_SIZE,
-        redact: bool = False,
-    ) -> None:
+    def __init__(self, box: Toolbox, *, private: bool = False, key: bytes | None = None, redact: bool = False) -> None:
         if find_spec("mcp") is None:
             raise ImportError("Serving needs the SDK: pip install 'toolmason[serve]'")
         state = get_state(box)
         Gateway(state.remotes).forward_server_requests()
-        lists = ToolboxLists(box, page_size)
+        lists = ToolboxLists(box)
         signer = StateSigner() if key is None else StateSigner(key, make_ledger(state.policy))
         self.handlers = Handlers(CallHandler(box, lists, signer, redact=redact), Subscriptions(lists))
         self.info: Mapping[str, str] = {"name": state.policy.name or "toolmason", "version": version("toolmason")}

@@ -19,6 +19,8 @@ from toolmason.mcp_server.lists import ToolboxLists
 
 _log = logging.getLogger("toolmason.mcp_server")
 
+Notify = Callable[[str, str | None], Awaitable[None]]
+"""Function that notifies a client of a changed list, by its kind, or of a changed resource, by its URI."""
 MAX_SESSIONS: Final = 1000
 MAX_SUBSCRIPTIONS: Final = 1000
 MAX_PER_OWNER: Final = 100
@@ -30,12 +32,12 @@ class Subscriptions:
 
     def __init__(self, lists: ToolboxLists) -> None:
         self.lists = lists
-        self.publish: Callable[[str, str | None], Awaitable[None]] | None = None
-        """Function that tells the SDK's bus of a changed list, or of a changed resource; None if no client listens."""
-        self.sessions: OrderedDict[str, Any] = OrderedDict()
+        self.publish: Notify | None = None
+        """Notifies the SDK's bus; None if no client listens."""
+        self.sessions: OrderedDict[str, Notify] = OrderedDict()
         self.log_levels: OrderedDict[str, str] = OrderedDict()
         """Log level that each session requested."""
-        self.subscribers: dict[str, dict[str, Any]] = {}
+        self.subscribers: dict[str, dict[str, Notify]] = {}
         """Sessions to notify, by URI and session id."""
         self._owners: dict[str, str] = {}
         """Owner of the subscriptions of each session, by session id."""
@@ -86,15 +88,14 @@ class Subscriptions:
         for kind in [kind for kind in after if before.get(kind) != after[kind]]:
             if self.publish is not None:
                 await self.publish(kind, None)
-            singular = {"tools": "tool", "prompts": "prompt", "resources": "resource"}[kind]
-            for session_id, session in tuple(self.sessions.items()):
-                await self._send(session_id, getattr(session, f"send_{singular}_list_changed")())
+            for session_id, notify in tuple(self.sessions.items()):
+                await self._send(session_id, notify(kind, None))
 
     async def _notify_updated(self, uri: str) -> None:
         if self.publish is not None:
             await self.publish("resources", uri)
-        for session_id, session in tuple(self.subscribers.get(uri, {}).items()):
-            await self._send(session_id, session.send_resource_updated(uri))
+        for session_id, notify in tuple(self.subscribers.get(uri, {}).items()):
+            await self._send(session_id, notify("resources", uri))
 
     async def _send(self, session_id: str, sending: Awaitable[None]) -> None:
         try:
@@ -104,10 +105,10 @@ class Subscriptions:
             _log.debug("failed to notify a session: %s", type(error).__name__)
             self.remove_session(session_id)
 
-    def add_session(self, session_id: str, session: Any) -> None:
+    def add_session(self, session_id: str, notify: Notify) -> None:
         """Add a session."""
         self.open()
-        self.sessions[session_id] = session
+        self.sessions[session_id] = notify
         while len(self.sessions) > MAX_SESSIONS:
             self.remove_session(next(iter(self.sessions)))
 
@@ -119,7 +120,7 @@ class Subscriptions:
         for listeners in self.subscribers.values():
             listeners.pop(session_id, None)
 
-    def subscribe(self, uri: str, session_id: str, session: Any, owner: str = "") -> bool:
+    def subscribe(self, uri: str, session_id: str, notify: Notify, owner: str = "") -> bool:
         """Subscribe a session to a resource. Return False if a quota is exhausted."""
         self.open()
         if session_id not in self.subscribers.get(uri, {}) and not self._make_room(session_id, owner or session_id):
@@ -129,7 +130,7 @@ class Subscriptions:
                 del self.subscribers[unused]
             if len(self.subscribers) >= MAX_SUBSCRIPTIONS:
                 return False
-        self.subscribers.setdefault(uri, {})[session_id] = session
+        self.subscribers.setdefault(uri, {})[session_id] = notify
         self._owners.setdefault(session_id, owner or session_id)
         return True
 

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
-from collections.abc import Awaitable, Callable
-from functools import partialmethod
-from importlib import import_module
 from typing import Any, Final
 
 from pydantic_core import to_json
@@ -28,7 +24,6 @@ from toolmason.mcp_server.stdio.pipes import LineReader, LineWriter
 
 MAX_IN_FLIGHT: Final = 256
 """Number of requests in progress at which reading pauses."""
-_SDK_CHECK_SECONDS: Final = 0.01
 LISTEN_METHOD: Final = "subscriptions/listen"
 _INITIALIZED: Final = "notifications/initialized"
 _REPLAY_ID: Final = "toolmason/initialize"
@@ -84,12 +79,9 @@ class StdioSession:
         """The `initialize` that was answered directly."""
         self._is_initialized = False
         """True if the client has confirmed that session."""
-        self._sdk_stream: Any = None
         self._sdk_task: asyncio.Task[None] | None = None
         """Task of the SDK's loop; None until a message needs it."""
-        self._backlog: deque[tuple[dict[str, Any], RunningCall | None]] = deque()
-        """Messages for the SDK while it is loaded."""
-        self._sdk_check: asyncio.TimerHandle | None = None
+        self._sdk_queue: asyncio.Queue[tuple[dict[str, Any], RunningCall | None]] = asyncio.Queue()
         self._all_answered = asyncio.Event()
         self._listening: set[int | str] = set()
         """Requests that are open until the client ends them, and that no exit waits for."""
@@ -229,8 +221,13 @@ class StdioSession:
             return isinstance(message["method"], str)  # it is about a request that has ended, or means nothing here
         if self._hello is not None and not self._is_initialized:
             self._is_initialized = True
-            self.server.handlers.subscriptions.add_session("", _ListNotifier(self._send))
+            self.server.handlers.subscriptions.add_session("", self._notify)
         return self._hello is not None
+
+    async def _notify(self, kind: str, uri: str | None) -> None:
+        """Notify the client of a changed list, until the SDK carries the session. It subscribes to URIs."""
+        del uri
+        await self._send(to_json({"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"}))
 
     async def _send(self, line: bytes) -> None:
         """Write a line once there is room."""
@@ -252,29 +249,27 @@ class StdioSession:
                 self._listening.add(message["id"])
             self._legacy = self._legacy or message["method"] == "initialize"
         if self._sdk_task is None:
+            if self._hello is not None:
+                self._sdk_queue.put_nowait(({**self._hello, "id": _REPLAY_ID}, None))
+            if self._is_initialized:
+                self._sdk_queue.put_nowait(({"jsonrpc": "2.0", "method": _INITIALIZED}, None))
             self._sdk_task = asyncio.get_running_loop().create_task(self._run_sdk())
-        if self._sdk_stream is None:
-            self._backlog.append((message, running))
-        else:
-            self._pass_to_sdk(message, running)
-
-    def _pass_to_sdk(self, message: dict[str, Any], running: RunningCall | None) -> None:
-        if not self._sdk_stream.send(message, Origin(session=self._session, running=running)):
-            self._send_error(message.get("id"), INVALID_REQUEST, "The message is not valid JSON-RPC 2.0.")
-            if _is_request(message):
-                self._finish_request(message["id"])
+        self._sdk_queue.put_nowait((message, running))
 
     async def _run_sdk(self) -> None:
-        # In a thread: it takes most of a second, and calls that are running have deadlines.
-        module = await asyncio.to_thread(import_module, "toolmason.mcp_server.stdio.sdk_stream")
-        self._sdk_stream = module.SdkStream(self.server.sdk, self._send_from_sdk)
-        if self._hello is not None:
-            self._pass_to_sdk({**self._hello, "id": _REPLAY_ID}, None)
-        if self._is_initialized:
-            self._pass_to_sdk({"jsonrpc": "2.0", "method": _INITIALIZED}, None)
-        while self._backlog:
-            self._pass_to_sdk(*self._backlog.popleft())
-        await self._sdk_stream.run()
+        # In a thread: loading it takes most of a second, and calls that are running have deadlines.
+        sdk = await asyncio.to_thread(lambda: self.server.sdk)
+        await sdk.serve_stream(self._receive_for_sdk, self._refuse, self._send_from_sdk)
+
+    async def _receive_for_sdk(self) -> tuple[dict[str, Any], Origin]:
+        message, running = await self._sdk_queue.get()
+        self._update_backpressure()
+        return message, Origin(session=self._session, running=running)
+
+    def _refuse(self, message: dict[str, Any]) -> None:
+        self._send_error(message.get("id"), INVALID_REQUEST, "The message is not valid JSON-RPC 2.0.")
+        if _is_request(message):
+            self._finish_request(message["id"])
 
     async def _send_from_sdk(self, line: bytes | None, request_id: int | str | None) -> None:
         if self._hello is not None and request_id == _REPLAY_ID:
@@ -290,32 +285,11 @@ class StdioSession:
         """Pause reading while too many requests or responses are pending."""
         if self._reader is None or self._writer is None:
             return
-        queued = len(self._backlog) if self._sdk_stream is None else self._sdk_stream.queued
-        if queued >= MAX_IN_FLIGHT and self._sdk_check is None:
-            # The SDK does not say that it has read messages, and answers none that are notifications.
-            self._sdk_check = asyncio.get_running_loop().call_later(_SDK_CHECK_SECONDS, self._check_sdk)
-        if len(self.in_flight) >= MAX_IN_FLIGHT or queued >= MAX_IN_FLIGHT or not self._writer.writable.is_set():
+        is_behind = max(len(self.in_flight), self._sdk_queue.qsize()) >= MAX_IN_FLIGHT
+        if is_behind or not self._writer.writable.is_set():
             self._reader.pause()
         else:
             self._reader.resume()
-
-    def _check_sdk(self) -> None:
-        self._sdk_check = None
-        self._update_backpressure()
-
-
-class _ListNotifier:
-    """Notifier of changed lists, until the SDK carries the session."""
-
-    def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:
-        self._send = send
-
-    async def _notify(self, kind: str) -> None:
-        await self._send(to_json({"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"}))
-
-    send_tool_list_changed = partialmethod(_notify, "tools")
-    send_prompt_list_changed = partialmethod(_notify, "prompts")
-    send_resource_list_changed = partialmethod(_notify, "resources")
 
 
 def _is_request(message: dict[str, Any]) -> bool:
