@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message, Role
 from toolmason._core.values.provider_tools import AnyNativeTool, Strict
+from toolmason._wire import pause_garbage_collection
 from toolmason.errors import LossyDefinition
 from toolmason.providers.aliases import ToolNames
 from toolmason.providers.conversation import find_flaws
@@ -125,7 +126,8 @@ def make_tool_set(
     cached = _tool_sets.get(key)
     if cached is not None:
         return ToolSet(cached[1].tools, cached[1].names, native, strict)
-    fitted = tuple((definition, rules.fit_schema(definition.input_schema, strict)) for definition in definitions)
+    with pause_garbage_collection():
+        fitted = tuple((definition, rules.fit_schema(definition.input_schema, strict)) for definition in definitions)
     for definition, narrowed in fitted:
         breaking_losses = [loss for loss in narrowed.losses if loss.changes_meaning]
         if breaking_losses and not lossy:

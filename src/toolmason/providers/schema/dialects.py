@@ -5,6 +5,7 @@ Sources: the providers' documentation and the types of their SDKs (openai 3.49, 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -39,7 +40,7 @@ class Dialect:
     """True if every schema must have a type."""
     requires_items: bool = False
     """True if arrays must have `items` and objects must have `properties`."""
-    property_name_pattern: str | None = None
+    property_name_pattern: re.Pattern[str] | None = None
     """Regular expression for property names."""
     max_depth: int | None = None
     max_properties: int | None = None
@@ -61,7 +62,7 @@ OPENAI_STRICT: Final = Dialect(
     max_properties=5_000,
     max_enum_values=1_000,
 )
-ANTHROPIC: Final = Dialect(provider="anthropic", property_name_pattern=r"[A-Za-z0-9_.-]{1,64}")
+ANTHROPIC: Final = Dialect(provider="anthropic", property_name_pattern=re.compile(r"[A-Za-z0-9_.-]{1,64}"))
 ANTHROPIC_STRICT: Final = replace(
     ANTHROPIC,
     keywords=_SHAPE | {"$defs", "const", "format", "minItems"},

@@ -35,6 +35,7 @@ _STRUCTURE_KEYWORDS: Final = frozenset(
 )
 _SCALAR_KEYWORDS: Final = frozenset({"type", "description", "default"})
 _SCALAR_KINDS: Final = ("string", "integer", "number", "boolean", "null")
+_SIZED_TYPES: Final = frozenset({str, list, dict})
 _MAX_DEPTH: Final = 200
 """Deeper than any real schema; guarantees that the recursion ends."""
 _MAX_STEPS: Final = 10_000
@@ -72,10 +73,11 @@ class SchemaNarrower:
         Raises:
             SchemaTooComplex: none are left. `allOf` repeats what it refers to: a small schema can stand for a huge one.
         """
-        self._steps_left -= 1 + len(schema)
+        steps = 1 + len(schema)
         for value in schema.values():
-            if isinstance(value, str | list | Mapping):
-                self._steps_left -= len(value) // 16
+            if type(value) in _SIZED_TYPES or isinstance(value, Mapping):
+                steps += len(value) // 16
+        self._steps_left -= steps
         if self._steps_left < 0:
             raise SchemaTooComplex
 
@@ -361,7 +363,7 @@ class SchemaNarrower:
     def alias_key(self, name: Any) -> Any:
         """Return the property name to send."""
         pattern = self.dialect.property_name_pattern
-        if pattern is None or not isinstance(name, str) or re.fullmatch(pattern, name):
+        if pattern is None or not isinstance(name, str) or pattern.fullmatch(name):
             return name
         alias = make_key_alias(name)
         self.key_aliases[alias] = name
@@ -370,6 +372,8 @@ class SchemaNarrower:
     def alias_properties(self, properties: Mapping[str, Any]) -> dict[str, Any]:
         """Return properties under names that the provider accepts; a renamed one mentions its original name."""
         aliased: dict[str, Any] = {}
+        if self.dialect.property_name_pattern is None:
+            return dict(properties)
         for name, part in properties.items():
             key = self.alias_key(name)
             if key != name and isinstance(part, Mapping):

@@ -64,8 +64,8 @@ def make_sentence(keyword: str, value: Any) -> str:
 def add_sentences(text: Any, sentences: list[str]) -> str:
     """Return a description with sentences appended, each once."""
     description = str(text).strip() if text else ""
-    if not description and len(sentences) == 1:
-        return sentences[0]
+    if not sentences:
+        return description
     added = " ".join(sentence for sentence in dict.fromkeys(sentences) if sentence not in description)
     if not description or not added:
         return description or added

@@ -93,13 +93,14 @@ def _get_plain_properties(schema: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     if schema.get("additionalProperties", False) is not False or len(properties) > _MAX_PLAIN_PROPERTIES:
         return None
-    for part in properties.values():
-        if type(part) is not dict or not part.keys() <= _PLAIN_KEYWORDS:
-            return None
-        kind = part.get("type")
-        if type(kind) is not str or kind not in _SCALARS:
-            return None
-    return properties
+    return properties if all(map(_is_plain_scalar, properties.values())) else None
+
+
+def _is_plain_scalar(part: Any) -> bool:
+    if type(part) is not dict or not part.keys() <= _PLAIN_KEYWORDS:
+        return False
+    kind = part.get("type")
+    return type(kind) is str and kind in _SCALARS
 
 
 def _describe_default(part: dict[str, Any]) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def _fit_loosely(schema: Mapping[str, Any], dialect: Dialect, reason: str) -> Na
 
 def _patch(node: Any, narrower: SchemaNarrower, depth: int) -> Any:
     """Return a schema with `items` on arrays and property names that the API accepts."""
-    if not isinstance(node, Mapping) or depth > _MAX_DEPTH:
+    if _is_plain_scalar(node) or not isinstance(node, Mapping) or depth > _MAX_DEPTH:
         return node
     node = modernize(node)
     patched = dict(node)
