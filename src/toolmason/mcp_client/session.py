@@ -432,4 +432,4 @@ async def _open_target(target: Any) -> AsyncGenerator[Any]:
     try:
         yield server
     finally:
-        await server.close()
+        await server.handlers.close()

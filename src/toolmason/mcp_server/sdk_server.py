@@ -8,16 +8,9 @@ from typing import Any, Final
 
 import anyio
 from mcp.server import Server
+from mcp.server import subscriptions as events
 from mcp.server.caching import CacheHint
 from mcp.server.lowlevel.server import NotificationOptions
-from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
-    ListenHandler,
-    PromptsListChanged,
-    ResourcesListChanged,
-    ResourceUpdated,
-    ToolsListChanged,
-)
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import decode_header_value
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
@@ -35,9 +28,9 @@ from toolmason.mcp_server.subscriptions import Subscriptions
 
 _LIST_METHODS: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover")
 _EVENTS: Final[Mapping[str, Any]] = {
-    "tools": ToolsListChanged,
-    "prompts": PromptsListChanged,
-    "resources": ResourcesListChanged,
+    "tools": events.ToolsListChanged,
+    "prompts": events.PromptsListChanged,
+    "resources": events.ResourcesListChanged,
 }
 
 Receive = Callable[[], Awaitable[tuple[Any, Origin]]]
@@ -56,7 +49,7 @@ class ToolboxServer(Server[Any]):
     """The SDK's server for one toolbox."""
 
     handlers: Handlers
-    listen_handler: ListenHandler
+    listen_handler: events.ListenHandler
 
     async def listen(self, ctx: Any, params: SubscriptionsListenRequestParams) -> Any:
         """Handle `subscriptions/listen`."""
@@ -70,10 +63,6 @@ class ToolboxServer(Server[Any]):
         del params
         request = _make_request(ctx, _get_origin(ctx), self.handlers.subscriptions)
         self.handlers.subscriptions.add_session(request.session_id, request.notify)
-
-    async def close(self) -> None:
-        """Stop watching the toolbox, and cancel all running tasks."""
-        await self.handlers.close()
 
     async def serve_stream(self, receive: Receive, refuse: Callable[[Any], None], send: SendLine) -> None:
         """Carry the messages of one client over stdio until cancelled. `refuse` gets those that are not valid."""
@@ -127,14 +116,14 @@ def make_server(handlers: Handlers, info: Mapping[str, str], cache_hint: Mapping
         cache_hints={**dict.fromkeys(_LIST_METHODS, hint), "resources/read": CacheHint(ttl_ms=0, scope="private")},
         get_tool_input_schema=handlers.get_header_schema,
     )
-    bus = InMemorySubscriptionBus()
+    bus = events.InMemorySubscriptionBus()
 
     async def publish(kind: str, uri: str | None) -> None:
-        await bus.publish(_EVENTS[kind]() if uri is None else ResourceUpdated(uri=uri))
+        await bus.publish(_EVENTS[kind]() if uri is None else events.ResourceUpdated(uri=uri))
 
     handlers.subscriptions.publish = publish
     server.handlers = handlers
-    server.listen_handler = ListenHandler(bus)
+    server.listen_handler = events.ListenHandler(bus)
     server.extensions[TASKS_EXTENSION] = {}
     for method, handler in handlers.table.items():
         server.add_request_handler(method, _PlainParams, _carry(method, handler, handlers))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from typing import Any, Final
 
 from pydantic_core import to_json
@@ -26,8 +27,8 @@ MAX_IN_FLIGHT: Final = 256
 """Number of requests in progress at which reading pauses."""
 LISTEN_METHOD: Final = "subscriptions/listen"
 _INITIALIZED: Final = "notifications/initialized"
-_REPLAY_ID: Final = "toolmason/initialize"
-"""Id under which the SDK gets an `initialize` that was answered directly."""
+_REPLAY_ID: Final = f"initialize-{secrets.token_hex(8)}"
+"""Id under which the SDK gets an `initialize` that was answered directly; no client has it."""
 GRACE_SECONDS: Final = 4.0
 """Seconds that running calls have to finish, so that the process exits within five seconds."""
 
@@ -75,13 +76,10 @@ class StdioSession:
         """True if the client has opened a session; otherwise it uses the stateless era."""
         self._reader: LineReader | None = None
         self._writer: LineWriter | None = None
-        self._hello: dict[str, Any] | None = None
-        """The `initialize` that was answered directly."""
-        self._is_initialized = False
-        """True if the client has confirmed that session."""
         self._sdk_task: asyncio.Task[None] | None = None
         """Task of the SDK's loop; None until a message needs it."""
         self._sdk_queue: asyncio.Queue[tuple[dict[str, Any], RunningCall | None]] = asyncio.Queue()
+        """Messages for the SDK; before it is needed, those that opened the session."""
         self._all_answered = asyncio.Event()
         self._listening: set[int | str] = set()
         """Requests that are open until the client ends them, and that no exit waits for."""
@@ -160,8 +158,9 @@ class StdioSession:
         opened = None if self._legacy or self._sdk_task is not None else self.dispatcher.open_session(message)
         if opened is None or self._writer is None:
             return False
-        self._legacy, self._hello = True, message
+        self._legacy = True
         self._session, response = opened
+        self._sdk_queue.put_nowait(({**message, "id": _REPLAY_ID}, None))
         self._writer.write(response)
         return True
 
@@ -219,10 +218,10 @@ class StdioSession:
             return False
         if message["method"] != _INITIALIZED:
             return isinstance(message["method"], str)  # it is about a request that has ended, or means nothing here
-        if self._hello is not None and not self._is_initialized:
-            self._is_initialized = True
+        if self._legacy and "" not in self.server.handlers.subscriptions.sessions:
+            self._sdk_queue.put_nowait((message, None))
             self.server.handlers.subscriptions.add_session("", self._notify)
-        return self._hello is not None
+        return self._legacy
 
     async def _notify(self, kind: str, uri: str | None) -> None:
         """Notify the client of a changed list, until the SDK carries the session. It subscribes to URIs."""
@@ -249,10 +248,6 @@ class StdioSession:
                 self._listening.add(message["id"])
             self._legacy = self._legacy or message["method"] == "initialize"
         if self._sdk_task is None:
-            if self._hello is not None:
-                self._sdk_queue.put_nowait(({**self._hello, "id": _REPLAY_ID}, None))
-            if self._is_initialized:
-                self._sdk_queue.put_nowait(({"jsonrpc": "2.0", "method": _INITIALIZED}, None))
             self._sdk_task = asyncio.get_running_loop().create_task(self._run_sdk())
         self._sdk_queue.put_nowait((message, running))
 
@@ -272,9 +267,8 @@ class StdioSession:
             self._finish_request(message["id"])
 
     async def _send_from_sdk(self, line: bytes | None, request_id: int | str | None) -> None:
-        if self._hello is not None and request_id == _REPLAY_ID:
-            self._hello = None  # the client has had this answer
-            return
+        if request_id == _REPLAY_ID:
+            return  # the client has had this answer
         if line is None:
             line = _make_error(request_id, INTERNAL_ERROR, "The response cannot be encoded as JSON.")
         await self._send(line)
