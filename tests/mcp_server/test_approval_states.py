@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from toolmason import Toolbox, ToolContext, tool
 from toolmason.mcp_client.specification import RpcError
 from toolmason.mcp_server.call_tool import CallHandler, Request
+from toolmason.mcp_server.handlers import Handlers
 from toolmason.mcp_server.http.owner import ANONYMOUS
-from toolmason.mcp_server.served_toolbox import ServedToolbox
 
 KEY = b"a key of a decent size"
 YES: Any = {"action": "accept", "content": {"approve": True}}
@@ -47,7 +47,7 @@ def served(paid: list[int], **words: Any) -> CallHandler:
         return f"paid: {note.content}"
 
     key = words.pop("key", None)
-    return ServedToolbox(Toolbox(pay, pay_with_note, **words), key=key).handlers.call_handler
+    return Handlers(Toolbox(pay, pay_with_note, **words), key=key).call_handler
 
 
 async def send(handler: CallHandler, state: str | None = None, name: str = "pay", **answers: Any) -> Any:

@@ -19,7 +19,7 @@ from mcp_server.sample_server import ENVELOPE, shelf
 from toolmason import Toolbox, ToolContext, tool
 from toolmason._wire import LineSplitter, OversizedLine
 from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, find_id
-from toolmason.mcp_server.served_toolbox import ServedToolbox
+from toolmason.mcp_server.handlers import Handlers
 from toolmason.mcp_server.stdio import stdio_session
 from toolmason.mcp_server.stdio.pipes import LineReader, LineWriter
 from toolmason.mcp_server.stdio.stdio_session import StdioSession, StopSignal
@@ -62,7 +62,7 @@ class Streams:
     """A client on two pipes."""
 
     def __init__(self, box: Toolbox) -> None:
-        self.session = StdioSession(ServedToolbox(box))
+        self.session = StdioSession(Handlers(box))
         self.from_client, to_server = os.pipe()
         from_server, self.to_client = os.pipe()
         self._to, self._from = os.fdopen(to_server, "wb", 0), os.fdopen(from_server, "rb", 0)
@@ -273,7 +273,7 @@ async def test_standard_input_may_be_a_file_and_standard_output_too(tmp_path: Pa
     source, target = tmp_path / "in", tmp_path / "out"
     source.write_bytes(json.dumps(modern("add", a=2, b=2)).encode() + b"\n")
     with source.open("rb") as wire_in, target.open("wb") as wire_out:
-        left = await StdioSession(ServedToolbox(shelf())).run(wire_in.fileno(), wire_out.fileno(), 2.0)
+        left = await StdioSession(Handlers(shelf())).run(wire_in.fileno(), wire_out.fileno(), 2.0)
 
     assert left == 0
     assert json.loads(target.read_text("utf-8"))["result"]["content"][0]["text"] == "4"
@@ -281,7 +281,7 @@ async def test_standard_input_may_be_a_file_and_standard_output_too(tmp_path: Pa
 
 async def test_standard_input_may_be_nothing():
     nothing = os.open(os.devnull, os.O_RDWR)
-    session = StdioSession(ServedToolbox(shelf()))
+    session = StdioSession(Handlers(shelf()))
 
     async with asyncio.timeout(10):
         stuck = await session.run(nothing, nothing, 1.0)
@@ -318,7 +318,7 @@ async def test_t12_what_cannot_be_answered_is_not_read():
     """Nobody reads our refusals: the sender is held up, and nothing piles up here."""
     from_client, to_server = os.pipe()
     from_server, to_client = os.pipe()
-    session, sent = StdioSession(ServedToolbox(shelf())), 200_000
+    session, sent = StdioSession(Handlers(shelf())), 200_000
     flood = threading.Thread(target=_flood, args=(to_server, b"x\n" * sent))
     serving = asyncio.create_task(session.run(from_client, to_client, 1.0))
     flood.start()

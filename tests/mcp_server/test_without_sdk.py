@@ -17,7 +17,8 @@ from mcp_server.test_stdio import Process, line, using
 from mcp_server.test_streams import HELLO, SCHEMA, request, streams
 from toolmason import Toolbox, ToolContext, prompt, tool
 from toolmason.mcp_client import specification
-from toolmason.mcp_server import served_toolbox
+from toolmason.mcp_server import handlers
+from toolmason.mcp_server.sdk_server import make_server
 
 SERVER = """
 import sys
@@ -143,7 +144,7 @@ async def test_a_server_describes_itself_as_the_sdk_does():
         # The SDK carries a request for progress.
         theirs = await client.asked("server/discover", {"_meta": {**ENVELOPE, "progressToken": 1}}, 1)
 
-    capabilities = served_toolbox.ServedToolbox(Toolbox(name_of)).sdk.get_capabilities(protocol_version="2026-07-28")
+    capabilities = make_server(handlers.Handlers(Toolbox(name_of))).get_capabilities(protocol_version="2026-07-28")
     derived = capabilities.model_dump(by_alias=True, mode="json", exclude_none=True)
 
     assert ours == theirs
@@ -211,7 +212,7 @@ async def test_notifications_do_not_load_the_sdk():
         await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}})
         await client.asked("ping", {}, 1)
 
-        assert "sdk" not in vars(client.session.server)
+        assert client.session.handlers.subscriptions.publish is None  # the SDK's server sets it
 
 
 async def test_an_invalid_notification_is_reported():
@@ -235,7 +236,7 @@ def test_the_names_and_numbers_are_those_of_the_sdk():
 
 
 def test_serving_without_the_sdk_installed_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(served_toolbox, "find_spec", lambda name: None)
+    monkeypatch.setattr(handlers, "find_spec", lambda name: None)
 
     with pytest.raises(ImportError, match=r"pip install 'toolmason\[serve\]'"):
-        served_toolbox.ServedToolbox(Toolbox(name_of))
+        handlers.Handlers(Toolbox(name_of))

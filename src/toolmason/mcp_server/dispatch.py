@@ -16,11 +16,10 @@ from toolmason.mcp_client import specification as spec
 from toolmason.mcp_client.specification import RpcError
 from toolmason.mcp_server.call_tool import ROUND_PARAMS, Request
 from toolmason.mcp_server.client_requests import RunningCall
-from toolmason.mcp_server.handlers import CAPABILITIES
+from toolmason.mcp_server.handlers import CAPABILITIES, Handlers
 from toolmason.mcp_server.http.guard import ErrorResponse, Headers, Receive, Send, send_json
 from toolmason.mcp_server.http.owner import SESSION_HEADER, Identity, Session, SessionTable
 from toolmason.mcp_server.lists import ToolTraits
-from toolmason.mcp_server.served_toolbox import ServedToolbox
 
 DUPLICATE_ID_MESSAGE: Final = "A request with this id is in progress. Use a unique id for each request."
 SESSION_TRUST_SECONDS: Final = 60.0
@@ -74,18 +73,18 @@ Forward: TypeAlias = Callable[[HttpExchange, RunningCall | None], Coroutine[Any,
 class Dispatcher:
     """Dispatcher of the requests to one server."""
 
-    def __init__(self, server: ServedToolbox, sessions: SessionTable | None = None) -> None:
-        self.table = server.handlers.table
+    def __init__(self, handlers: Handlers, sessions: SessionTable | None = None) -> None:
+        self.table = handlers.table
         self.in_flight = InFlight()
         self.sessions = SessionTable(1, 0.0) if sessions is None else sessions
-        self._call_handler = server.handlers.call_handler
-        self._lists = server.handlers.lists
-        self._log_levels = server.handlers.subscriptions.log_levels
-        self._cache_hint = server.cache_hint
+        self._call_handler = handlers.call_handler
+        self._lists = handlers.lists
+        self._log_levels = handlers.subscriptions.log_levels
+        self._cache_hint = handlers.cache_hint
         self._accept_cache: dict[bytes, bool] = {}
         self._list_bodies: dict[bool, tuple[Any, bytes]] = {}
-        self._info = server.info
-        self._server_meta = {spec.SERVER_INFO_META_KEY: server.info}
+        self._info = handlers.info
+        self._server_meta = {spec.SERVER_INFO_META_KEY: handlers.info}
 
     # --- decisions ---------------------------------------------------------------------------------
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any, Final, TypeAlias
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.remote.gateway import Gateway
-from toolmason._core.toolbox.toolbox import get_state
+from toolmason._core.toolbox.options import make_ledger
+from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.content import EmbeddedResource
 from toolmason.errors import Abort, InvalidArguments, RemoteError, ToolmasonError
 from toolmason.mcp_client import specification as spec
@@ -17,7 +20,8 @@ from toolmason.mcp_client.specification import RpcError, get_server_error
 from toolmason.mcp_server.call_tool import ROUND_PARAMS, CallHandler, Request
 from toolmason.mcp_server.client_requests import MissingCapability, NeedsInput, make_capability_error
 from toolmason.mcp_server.encode import encode_contents, encode_messages, without_hop_fields
-from toolmason.mcp_server.lists import MAX_COMPLETIONS, find_completions
+from toolmason.mcp_server.lists import MAX_COMPLETIONS, ToolboxLists, find_completions
+from toolmason.mcp_server.signed_state import StateSigner
 from toolmason.mcp_server.subscriptions import Subscriptions
 from toolmason.mcp_server.tasks import ServedTask
 
@@ -32,23 +36,37 @@ CAPABILITIES: Final[Mapping[str, Any]] = {
     "tools": {"listChanged": True},
 }
 """Capabilities of a served toolbox, as the SDK derives them from the table of handlers."""
+_TTL_MS: Final = 60_000
 _LEGACY_NOT_FOUND: Final = -32002
 """Error code of a missing resource before protocol version 2026-07-28."""
 
 
 class Handlers:
-    """One handler per protocol method. Each takes a request as plain data and returns its result."""
+    """One handler per protocol method of a served toolbox. Each takes a request as plain data and returns its result.
 
-    def __init__(self, call_handler: CallHandler, subscriptions: Subscriptions) -> None:
-        self.call_handler = call_handler
-        self.subscriptions = subscriptions
-        self.lists = call_handler.lists
-        self.box = call_handler.box
+    `private`: the lists may depend on the caller. `key`: signs the state that clients carry between rounds.
+    `redact`: redact error messages, unless a tool sets its own `on_error`.
+    """
+
+    def __init__(self, box: Toolbox, *, private: bool = False, key: bytes | None = None, redact: bool = False) -> None:
+        if find_spec("mcp") is None:
+            raise ImportError("Serving needs the SDK: pip install 'toolmason[serve]'")
+        state = get_state(box)
+        Gateway(state.remotes).forward_server_requests()
+        self.box, self.lists = box, ToolboxLists(box)
+        signer = StateSigner() if key is None else StateSigner(key, make_ledger(state.policy))
+        self.call_handler = CallHandler(box, self.lists, signer, redact=redact)
+        self.subscriptions = Subscriptions(self.lists)
+        self.info: Mapping[str, str] = {"name": state.policy.name or "toolmason", "version": version("toolmason")}
+        """Name and version that clients see."""
+        scope = "private" if private or state.is_conditional else "public"
+        self.cache_hint: Mapping[str, Any] = {"ttlMs": _TTL_MS, "cacheScope": scope}
+        """Time and scope for which a client may keep a list."""
         self.table: Mapping[str, Handler] = {
             "server/discover": self.discover,
             "ping": self.ping,
             "tools/list": partial(self.list_entries, "tools"),
-            "tools/call": call_handler.call,
+            "tools/call": self.call_handler.call,
             "prompts/list": partial(self.list_entries, "prompts"),
             "prompts/get": self.get_prompt,
             "completion/complete": self.complete,

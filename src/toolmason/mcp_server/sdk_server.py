@@ -107,12 +107,12 @@ async def _pass_from_sdk(from_sdk: Any, send: SendLine) -> None:
         await send(line, message.id if isinstance(message, JSONRPCResponse | JSONRPCError) else None)
 
 
-def make_server(handlers: Handlers, info: Mapping[str, str], cache_hint: Mapping[str, Any]) -> ToolboxServer:
-    """Return the SDK server object with these handlers, under this name and version."""
-    hint = CacheHint(ttl_ms=cache_hint["ttlMs"], scope=cache_hint["cacheScope"])
+def make_server(handlers: Handlers) -> ToolboxServer:
+    """Return the SDK server object with these handlers."""
+    hint = CacheHint(ttl_ms=handlers.cache_hint["ttlMs"], scope=handlers.cache_hint["cacheScope"])
     server = ToolboxServer(
-        info["name"],
-        version=info["version"],
+        handlers.info["name"],
+        version=handlers.info["version"],
         cache_hints={**dict.fromkeys(_LIST_METHODS, hint), "resources/read": CacheHint(ttl_ms=0, scope="private")},
         get_tool_input_schema=handlers.get_header_schema,
     )

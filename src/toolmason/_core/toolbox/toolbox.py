@@ -387,7 +387,8 @@ class Toolbox:
 
     def __mcp_server__(self) -> Any:
         """Return this toolbox as a server object of the MCP SDK, for `McpServer.of` and for tests."""
-        return import_module("toolmason.mcp_server.served_toolbox").ServedToolbox(self).sdk
+        handlers = import_module("toolmason.mcp_server.handlers").Handlers(self)
+        return import_module("toolmason.mcp_server.sdk_server").make_server(handlers)
 
     # --- views ---------------------------------------------------------------------------------
 

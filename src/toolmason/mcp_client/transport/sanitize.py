@@ -44,8 +44,8 @@ _RESULT_TYPES: Final = frozenset({"complete", "input_required", "task"})
 _CONTENT_TYPES: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
 _CHECKED_FIELDS: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema"})
 _VERSION_META_KEY: Final = "io.modelcontextprotocol/protocolVersion"
-_ESCAPES: Final = re.compile(rb"\\[bfru]|\x7f")
-"""Controls in JSON text: line breaks and tabs are allowed."""
+_UNUSUAL: Final = re.compile(rb"\\[bfru]|[\x7f-\xff]")
+"""Bytes of JSON text with controls or other scripts; text without them has no hidden character."""
 _ZERO_WIDTH_JOINER: Final = "\u200d"
 _EMOJI_SELECTOR: Final = "\ufe0f"
 _INFORMATION_SIGN: Final = "\u2139"
@@ -245,17 +245,12 @@ def _find_extra_problem(entry: dict[str, Any]) -> str | None:
     text = to_json(extra)
     if len(text) > MAX_EXTRA_BYTES:
         return f"its other fields are larger than {MAX_EXTRA_BYTES} bytes"
-    if _is_plain(text):
+    if not _UNUSUAL.search(text):
         return None
     for key, value in extra.items():
         if (hidden := _find_hidden_in_json([key, value])) is not None:
             return f"its {clip(key)} contains the hidden character U+{ord(hidden):04X}"
     return None
-
-
-def _is_plain(text: bytes) -> bool:
-    """Return True if JSON text surely has no hidden character."""
-    return text.isascii() and _ESCAPES.search(text) is None
 
 
 def _find_hidden_in_json(value: Any) -> str | None:
@@ -285,7 +280,7 @@ def _find_schema_problem(schema: dict[str, Any], side: str) -> str | None:
         return f"its {side} schema is nested deeper than {MAX_SCHEMA_DEPTH} levels"
     if not text:
         return f"its {side} schema is not a JSON Schema"
-    if not _is_plain(text) and (hidden := _find_hidden_in_json(schema)) is not None:
+    if _UNUSUAL.search(text) and (hidden := _find_hidden_in_json(schema)) is not None:
         return f"its {side} schema contains the hidden character U+{ord(hidden):04X}"
     if len(text) > MAX_SCHEMA_BYTES:
         return f"its {side} schema is longer than {MAX_SCHEMA_BYTES} bytes"

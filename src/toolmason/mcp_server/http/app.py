@@ -17,6 +17,7 @@ from toolmason.errors import ConfigError
 from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_json, parse_large_json
 from toolmason.mcp_server.client_requests import ORIGIN_KEY, Origin, RunningCall
 from toolmason.mcp_server.dispatch import Dispatcher, HttpExchange
+from toolmason.mcp_server.handlers import Handlers
 from toolmason.mcp_server.http.guard import (
     LOOPBACK_HOSTS,
     MAX_BODY_BYTES,
@@ -30,7 +31,6 @@ from toolmason.mcp_server.http.guard import (
     send_json,
 )
 from toolmason.mcp_server.http.owner import ANONYMOUS, SESSION_HEADER, SessionTable, get_peer
-from toolmason.mcp_server.served_toolbox import ServedToolbox
 
 if TYPE_CHECKING:
     from toolmason.mcp_server.http.replay import SessionManager
@@ -47,14 +47,17 @@ class McpApp:
     """A toolbox as an ASGI application. Mount it, or run it on its own."""
 
     def __init__(self, box: Toolbox, guard: Guard, path: str, key: bytes | None, max_sessions: int) -> None:
+        from toolmason.mcp_server.sdk_server import make_server  # noqa: PLC0415 - loads the SDK
+
         self.path = "/" + path.strip("/")
         self.box, self.guard = box, guard
         redact = isinstance(get_state(box).policy.on_error, Inherit)
-        self.server = ServedToolbox(box, private=guard.bearer is not None, key=key, redact=redact)
+        self.handlers = Handlers(box, private=guard.bearer is not None, key=key, redact=redact)
+        self.server = make_server(self.handlers)
         self._max_sessions = max_sessions
         self.manager = self._make_manager()
         self.sessions = SessionTable(max_sessions, SESSION_IDLE_SECONDS)
-        self.dispatcher = Dispatcher(self.server, self.sessions)
+        self.dispatcher = Dispatcher(self.handlers, self.sessions)
         self._well_known = "/.well-known/oauth-protected-resource"
         self._stop: asyncio.Event | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -150,7 +153,7 @@ class McpApp:
         from toolmason.mcp_server.http.replay import SessionManager  # noqa: PLC0415 - loads the SDK
 
         return SessionManager(
-            self.server.sdk,
+            self.server,
             retry_interval=1000,
             session_idle_timeout=SESSION_IDLE_SECONDS,
             max_request_body_size=self.guard.max_body_bytes,
@@ -176,11 +179,11 @@ class McpApp:
     async def _run_lifecycle(self, stop: asyncio.Event, ready: asyncio.Future[None]) -> None:
         try:
             async with self.manager.run():
-                self.server.handlers.subscriptions.open()
+                self.handlers.subscriptions.open()
                 ready.set_result(None)
                 await stop.wait()
-                self.server.close_listeners()
-                await self.server.handlers.close()
+                self.server.listen_handler.close()
+                await self.handlers.close()
         except BaseException as error:
             if not ready.done():
                 ready.set_exception(error)
@@ -188,7 +191,7 @@ class McpApp:
 
     def close_streams(self) -> None:
         """Close the streams of clients that only listen; calls continue."""
-        self.server.close_listeners()
+        self.server.listen_handler.close()
         self.manager.close_streams()
 
     async def aclose(self) -> None:
@@ -203,7 +206,7 @@ class McpApp:
         self._stop = self._ready = self._lifecycle_task = None
         self.manager = self._make_manager()
         self.sessions.clear()
-        self.server.handlers.subscriptions.close()
+        self.handlers.subscriptions.close()
 
     @asynccontextmanager
     async def lifespan(self, app: Any = None) -> AsyncGenerator[None]:

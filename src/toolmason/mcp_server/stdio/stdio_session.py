@@ -18,9 +18,9 @@ from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, UnreadableMes
 from toolmason.mcp_server.call_tool import Request
 from toolmason.mcp_server.client_requests import Origin, RunningCall
 from toolmason.mcp_server.dispatch import DUPLICATE_ID_MESSAGE, Dispatcher, get_cancelled_id, has_modern_envelope
+from toolmason.mcp_server.handlers import Handlers
 from toolmason.mcp_server.http.guard import INVALID_REQUEST, PARSE_ERROR
 from toolmason.mcp_server.http.owner import ANONYMOUS, Session
-from toolmason.mcp_server.served_toolbox import ServedToolbox
 from toolmason.mcp_server.stdio.pipes import LineReader, LineWriter
 
 MAX_IN_FLIGHT: Final = 256
@@ -58,7 +58,7 @@ class StopSignal:
 async def serve_stdio(box: Toolbox, stop: StopSignal, grace: float, descriptors: tuple[int, int]) -> int:
     """Serve a toolbox on two streams until they end or it is stopped; return the number of unfinished calls."""
     async with box:
-        session = StdioSession(ServedToolbox(box))
+        session = StdioSession(Handlers(box))
         stop.attach(session.ended)
         return await session.run(*descriptors, grace)
 
@@ -66,9 +66,9 @@ async def serve_stdio(box: Toolbox, stop: StopSignal, grace: float, descriptors:
 class StdioSession:
     """Session with one client on two streams."""
 
-    def __init__(self, server: ServedToolbox) -> None:
-        self.server = server
-        self.dispatcher = Dispatcher(server)
+    def __init__(self, handlers: Handlers) -> None:
+        self.handlers = handlers
+        self.dispatcher = Dispatcher(handlers)
         self.in_flight = self.dispatcher.in_flight
         self.ended = asyncio.Event()
         self._session = Session()
@@ -95,7 +95,7 @@ class StdioSession:
         if self._sdk_task is not None:
             self._sdk_task.cancel()
             await asyncio.wait((self._sdk_task,), timeout=1.0)
-        await self.server.handlers.close()
+        await self.handlers.close()
         await self._writer.close()
         return stuck
 
@@ -218,9 +218,9 @@ class StdioSession:
             return False
         if message["method"] != _INITIALIZED:
             return isinstance(message["method"], str)  # it is about a request that has ended, or means nothing here
-        if self._legacy and "" not in self.server.handlers.subscriptions.sessions:
+        if self._legacy and "" not in self.handlers.subscriptions.sessions:
             self._sdk_queue.put_nowait((message, None))
-            self.server.handlers.subscriptions.add_session("", self._notify)
+            self.handlers.subscriptions.add_session("", self._notify)
         return self._legacy
 
     async def _notify(self, kind: str, uri: str | None) -> None:
@@ -253,7 +253,7 @@ class StdioSession:
 
     async def _run_sdk(self) -> None:
         # In a thread: loading it takes most of a second, and calls that are running have deadlines.
-        sdk = await asyncio.to_thread(lambda: self.server.sdk)
+        sdk = await asyncio.to_thread(_load_sdk, self.handlers)
         await sdk.serve_stream(self._receive_for_sdk, self._refuse, self._send_from_sdk)
 
     async def _receive_for_sdk(self) -> tuple[dict[str, Any], Origin]:
@@ -284,6 +284,12 @@ class StdioSession:
             self._reader.pause()
         else:
             self._reader.resume()
+
+
+def _load_sdk(handlers: Handlers) -> Any:
+    from toolmason.mcp_server.sdk_server import make_server  # noqa: PLC0415 - most of a second, and few clients need it
+
+    return make_server(handlers)
 
 
 def _is_request(message: dict[str, Any]) -> bool:
