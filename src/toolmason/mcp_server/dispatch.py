@@ -160,12 +160,12 @@ class Dispatcher:
         if not _is_valid(message) or not isinstance(params, dict) or params.keys() != _INITIALIZE_PARAMS:
             return None
         version, capabilities = params["protocolVersion"], params["capabilities"]
-        if not (isinstance(version, str) and version in spec.SESSION_VERSIONS and _is_plain_info(params["clientInfo"])):
-            return None
-        if not isinstance(capabilities, dict) or not capabilities.keys() <= _SESSION_CAPABILITIES.keys():
+        is_known = isinstance(version, str) and version in spec.SESSION_VERSIONS
+        if not is_known or not isinstance(capabilities, dict) or not _is_plain_info(params["clientInfo"]):
             return None
         for name, settings in capabilities.items():
-            if not isinstance(settings, dict) or not settings.items() <= _SESSION_CAPABILITIES[name].items():
+            known = _SESSION_CAPABILITIES.get(name)
+            if known is None or not isinstance(settings, dict) or not settings.items() <= known.items():
                 return None
         result = {"protocolVersion": version, "capabilities": CAPABILITIES, "serverInfo": self._info}
         response = to_json({"jsonrpc": "2.0", "id": message["id"], "result": result})

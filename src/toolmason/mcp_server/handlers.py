@@ -88,15 +88,13 @@ class Handlers:
 
     # --- the server --------------------------------------------------------------------------------
 
-    async def discover(self, request: Request) -> dict[str, Any]:
+    async def discover(self, _: Request) -> dict[str, Any]:
         """Handle `server/discover`."""
-        del request
         capabilities = {**CAPABILITIES, "extensions": {spec.TASKS_EXTENSION: {}}}
         return {"supportedVersions": [spec.MODERN_VERSION], "capabilities": capabilities}
 
-    async def ping(self, request: Request) -> dict[str, Any]:
+    async def ping(self, _: Request) -> dict[str, Any]:
         """Handle `ping`."""
-        del request
         return {}
 
     # --- tools and lists ---------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
@@ -27,11 +27,6 @@ from toolmason.mcp_server.handlers import Handler, Handlers
 from toolmason.mcp_server.subscriptions import Subscriptions
 
 _LIST_METHODS: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover")
-_EVENTS: Final[Mapping[str, Any]] = {
-    "tools": events.ToolsListChanged,
-    "prompts": events.PromptsListChanged,
-    "resources": events.ResourcesListChanged,
-}
 
 Receive = Callable[[], Awaitable[tuple[Any, Origin]]]
 """Function that waits for the next message of a client."""
@@ -119,7 +114,8 @@ def make_server(handlers: Handlers) -> ToolboxServer:
     bus = events.InMemorySubscriptionBus()
 
     async def publish(kind: str, uri: str | None) -> None:
-        await bus.publish(_EVENTS[kind]() if uri is None else events.ResourceUpdated(uri=uri))
+        list_changed = getattr(events, f"{kind.capitalize()}ListChanged")
+        await bus.publish(list_changed() if uri is None else events.ResourceUpdated(uri=uri))
 
     handlers.subscriptions.publish = publish
     server.handlers = handlers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from importlib import import_module
 from typing import Any, Final
 
 from pydantic_core import to_json
@@ -26,7 +27,6 @@ from toolmason.mcp_server.stdio.pipes import LineReader, LineWriter
 MAX_IN_FLIGHT: Final = 256
 """Number of requests in progress at which reading pauses."""
 LISTEN_METHOD: Final = "subscriptions/listen"
-_INITIALIZED: Final = "notifications/initialized"
 _REPLAY_ID: Final = f"initialize-{secrets.token_hex(8)}"
 """Id under which the SDK gets an `initialize` that was answered directly; no client has it."""
 GRACE_SECONDS: Final = 4.0
@@ -216,7 +216,7 @@ class StdioSession:
         """Handle a notification while the SDK carries no request. Return False if the SDK has to."""
         if message.get("jsonrpc") != "2.0" or not isinstance(message.get("params", {}), dict) or "id" in message:
             return False
-        if message["method"] != _INITIALIZED:
+        if message["method"] != "notifications/initialized":
             return isinstance(message["method"], str)  # it is about a request that has ended, or means nothing here
         if self._legacy and "" not in self.handlers.subscriptions.sessions:
             self._sdk_queue.put_nowait((message, None))
@@ -253,8 +253,9 @@ class StdioSession:
 
     async def _run_sdk(self) -> None:
         # In a thread: loading it takes most of a second, and calls that are running have deadlines.
-        sdk = await asyncio.to_thread(_load_sdk, self.handlers)
-        await sdk.serve_stream(self._receive_for_sdk, self._refuse, self._send_from_sdk)
+        module = await asyncio.to_thread(import_module, "toolmason.mcp_server.sdk_server")
+        server = module.make_server(self.handlers)
+        await server.serve_stream(self._receive_for_sdk, self._refuse, self._send_from_sdk)
 
     async def _receive_for_sdk(self) -> tuple[dict[str, Any], Origin]:
         message, running = await self._sdk_queue.get()
@@ -284,12 +285,6 @@ class StdioSession:
             self._reader.pause()
         else:
             self._reader.resume()
-
-
-def _load_sdk(handlers: Handlers) -> Any:
-    from toolmason.mcp_server.sdk_server import make_server  # noqa: PLC0415 - most of a second, and few clients need it
-
-    return make_server(handlers)
 
 
 def _is_request(message: dict[str, Any]) -> bool:
