@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover test-providers local-eval search-eval check house format bench plots conformance test-servers soak load clients fuzz kills test-faults chaos mutants clean
+.PHONY: help setup demo test cover test-providers local-eval search-eval check house format bench plots conformance test-servers soak load large-requests clients fuzz kills test-faults chaos mutants clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -100,6 +100,9 @@ soak: $(READY) ## Connect and close a thousand times, or CYCLES, and count what 
 SECONDS ?= 120
 load: $(READY) ## Put an MCP server under load by 64 clients for two minutes, or SECONDS
 	@$(BIN)/python tests/judges/server_load.py $(SECONDS)
+
+large-requests: $(READY) ## Compare requests of 4 MiB with the MCP SDK, by CPU time and holds of the event loop
+	@$(BIN)/python tests/judges/large_requests.py $(SHAPES)
 
 chaos: $(READY) ## Kill, stop and change the servers behind a gateway for five minutes, or CHAOS_SECONDS
 	@$(BIN)/python tests/judges/chaos.py $(CHAOS_SECONDS)

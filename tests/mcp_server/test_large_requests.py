@@ -7,14 +7,16 @@ from collections import Counter
 from typing import Annotated, Any
 
 import pytest
-from pydantic import AfterValidator, PlainSerializer
+from pydantic import AfterValidator, BaseModel, PlainSerializer
+from pydantic_core import ValidationError
 
 from mcp_server.sample_server import ACCEPT, running
 from toolmason import Retry, Toolbox, tool
 from toolmason._core.arguments.bind import LargeArguments
 from toolmason._core.define.tool import compile_tool
 from toolmason._core.values.policy import EngineSettings
-from toolmason.mcp_client.transport.framing import MAX_CONTAINERS, parse_large_json
+from toolmason.errors import InvalidArguments
+from toolmason.mcp_client.transport.framing import MAX_KEYS, MAX_PARTS, UnreadableMessage, parse_large_json
 
 THREADS: dict[str, int] = {}
 LARGE = list(range(60_000))
@@ -111,6 +113,105 @@ def test_an_exception_that_quotes_a_large_request_is_cut_before_it_is_searched_f
     assert max(lengths) < 40_000
 
 
+class Part(BaseModel):
+    n: int
+
+
+class Whole(BaseModel):
+    parts: dict[str, list[Part]]
+
+
+@tool
+async def gather(parts: list[Part]) -> int:
+    return len(parts)
+
+
+@tool
+async def weigh(whole: Whole) -> int:
+    return len(whole.parts)
+
+
+@tool(flatten=True)
+async def weigh_flat(whole: Whole) -> int:
+    return len(whole.parts)
+
+
+@tool
+async def join(parts: list[tuple[int, int]], **others: list[int]) -> int:
+    return len(parts) + len(others)
+
+
+def get_inputs(used):
+    return compile_tool(Toolbox(used)[used.__name__]).inputs
+
+
+VALID = {
+    gather: {"parts": [{"n": 1}] * 100},
+    weigh: {"whole": {"parts": {"a": [{"n": 1}] * 100}}},
+    weigh_flat: {"parts": {"a": [{"n": 1}] * 100}},
+    join: {"parts": [[1, 2]] * 100, "other": [1, 2, 3]},
+}
+
+
+@pytest.mark.parametrize("used", VALID, ids=lambda used: used.__name__)
+def test_validation_of_large_arguments_lets_other_threads_run_at_each_item(used):
+    """An interpreter switches threads only where Python code runs; pydantic's is Rust."""
+    inputs, text, turns = get_inputs(used), json.dumps(VALID[used]), 0
+    expected = inputs.validate_json(text, strict=True)
+    validate = inputs.large.validate_json
+
+    def note(frame, event, function):
+        nonlocal turns
+        turns += event == "call"
+
+    sys.setprofile(note)
+    try:
+        found = validate(text, strict=True)
+    finally:
+        sys.setprofile(None)
+
+    assert found == expected
+    assert turns >= 100
+
+
+WRONG = {
+    gather: {"parts": [{"n": "x"}] * 5_000},
+    weigh: {"whole": {"parts": {str(n): [{"n": "x"}] * 3 for n in range(2_000)}}},
+    weigh_flat: {"parts": {"a": [1] * 5_000}},
+    join: {"parts": [], "other": ["x"] * 5_000},
+}
+
+
+@pytest.mark.parametrize("used", WRONG, ids=lambda used: used.__name__)
+def test_validation_of_large_arguments_stops_at_the_first_wrong_item(used):
+    with pytest.raises(ValidationError) as caught:
+        get_inputs(used).large.validate_json(json.dumps(WRONG[used]), strict=True)
+
+    assert caught.value.error_count() == 1
+
+
+def test_the_place_of_a_wrong_item_far_back_in_large_arguments_is_told(server):
+    text = server.call("total", {"numbers": [*LARGE, "x"]})["content"][0]["text"]
+
+    assert "too large to list every problem" in text
+    assert "$.numbers[60000]: input should be a valid integer" in text
+
+
+def test_many_unknown_keys_are_a_few_problems():
+    arguments = LargeArguments({f"k{number}": "x" * 100 for number in range(5_000)})
+    arguments.bind(get_inputs(refuse), "refuse", EngineSettings())
+
+    with pytest.raises(InvalidArguments) as caught:
+        arguments.take()
+
+    assert len(caught.value.problems) <= 1_001
+
+
+@tool(extra="forbid")
+async def refuse(text: str = "") -> str:
+    return text
+
+
 def test_large_arguments_that_do_not_fit_are_told(server):
     found = server.call("total", {"numbers": ["x", *LARGE]})
 
@@ -137,14 +238,32 @@ def test_an_unknown_tool_with_large_arguments_is_told(server):
 
 @pytest.mark.parametrize("opening", ["[]", "{}", '[{"a":[]}]'])
 def test_more_parts_than_the_parser_reads_at_once_are_refused(server, opening):
-    parts = opening.count("[") + opening.count("{")
-    text = ",".join([opening] * (MAX_CONTAINERS // parts + 1))
+    parts = opening.count("[") + opening.count("{") + opening.count(":")
+    text = ",".join([opening] * (MAX_PARTS // parts + 1))
     headers = {"content-type": "application/json", "accept": ACCEPT}
     answer = server.send(f'{{"jsonrpc":"2.0","id":7,"method":"tools/list","x":[{text}]}}'.encode(), headers)
 
     assert answer.status == 400
     assert answer.json["id"] == 7
-    assert "more than 600,000 objects and lists" in answer.json["error"]["message"]
+    assert "more than 500,000 objects, lists and keys" in answer.json["error"]["message"]
+
+
+def keyed(value: str, count: int) -> str:
+    return "{" + ",".join(f'"{number:x}":{value}' for number in range(count)) + "}"
+
+
+@pytest.mark.parametrize("value", ["1", "[]", '{"":[]}', "[[[[[]]]]]"])
+def test_an_object_with_more_keys_than_the_parser_reads_at_once_is_refused(value):
+    found = parse_large_json(keyed(value, MAX_KEYS + 1).encode())
+
+    assert isinstance(found, UnreadableMessage)
+    assert "more than 150,000 keys" in found.reason or "more than 500,000 objects" in found.reason
+
+
+def test_as_many_keys_in_several_objects_are_read():
+    text = f"[{keyed('1', MAX_KEYS // 2)},{keyed('[]', MAX_KEYS // 2)},{keyed('1', MAX_KEYS // 2)}]"
+
+    assert len(parse_large_json(text.encode())) == 3
 
 
 def test_brackets_in_strings_are_no_parts(server):

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from toolmason import Tool, Toolbox, ToolContext, ToolDefinition, tool
-from toolmason._core.arguments.bind import LargeArguments, bind_once, measure_nesting
+from toolmason._core.arguments.bind import LargeArguments, bind_once, extract_structure, measure_nesting
 from toolmason._core.call.long_results import ResultStore, make_result_reader
 from toolmason._core.call.render import convert
 from toolmason._core.catalog.uri_templates import UriTemplate, measure_specificity
@@ -377,7 +377,7 @@ def load(text: str) -> None:
 TEXT_WALKERS: dict[str, Callable[[str], object]] = {
     **{f"text for {name}": partial(bind_text, name) for name in ("typed", "anything", "nothing")},
     **{f"data for {name}": partial(bind_parsed, name) for name in ("typed", "anything", "nothing")},
-    "nesting": lambda text: measure_nesting(text, 128),
+    "nesting": lambda text: measure_nesting(extract_structure(text.encode()), 128),
     "message": lambda text: parse_message(f'{{"id": 1, "x": {text}}}'.encode()),
     "large message": lambda text: parse_large_json(f'{{"id": 1, "x": {text}}}'.encode()),
     "prune": lambda text: prune(text.encode()),

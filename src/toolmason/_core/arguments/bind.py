@@ -31,7 +31,7 @@ from toolmason._wire import DuplicateKey, has_large_number, load_json, pause_gar
 from toolmason.errors import CUT_OFF, ArgumentProblem, InvalidArguments, clip
 
 _log = logging.getLogger("toolmason")
-_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
+_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'[]{}:"'))
 ABSENT: Final = object()
 """Marks an argument to drop."""
 
@@ -65,7 +65,7 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
             else:
                 if has_decimals:
                     _reject_numeric_strings(inputs, raw, tool)
-                values = validate(raw, strict=True)
+                values = (validate if size <= MAX_REPAIR_BYTES else inputs.large.validate_json)(raw, strict=True)
         except ValueError as error:
             # Recover outside the handler and drop the traceback: chained exceptions create reference cycles.
             failure = error.with_traceback(None)
@@ -100,11 +100,6 @@ class LargeArguments(dict[str, Any]):
             except InvalidArguments as error:
                 self._outcome = error.with_traceback(None)
 
-    def copy_json(self) -> dict[str, Any]:
-        """Return a copy, in a tenth of the time of `copy_values`: JSON has no other types."""
-        copied: dict[str, Any] = marshal.loads(marshal.dumps(dict(self)))  # noqa: S302 - it was written a moment ago
-        return copied
-
     def take(self) -> Bound | None:
         """Return the outcome once: a tool may change the values, and is retried with others."""
         outcome, self._outcome = getattr(self, "_outcome", None), None
@@ -114,7 +109,7 @@ class LargeArguments(dict[str, Any]):
 
 
 def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[[str], Bound]) -> Bound:
-    if type(raw) is LargeArguments and (bound := raw.take()) is not None:
+    if (is_large := isinstance(raw, LargeArguments)) and (bound := raw.take()) is not None:
         return bound
     if isinstance(raw, str | bytes | bytearray | memoryview):
         return bind(_decode(raw, tool))
@@ -122,23 +117,34 @@ def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[[st
         mapping: dict[str, Any] = dict(raw or {})
     except (TypeError, ValueError):
         reject(tool, "$", "the arguments must be a JSON object", "object", describe_value(raw))
-    if inputs.may_hold_nan and type(raw) is not LargeArguments:
+    if is_large:
+        mapping = _drop_unknown(inputs, mapping, tool)
+    elif inputs.may_hold_nan:
         _reject_non_finite(mapping, tool)
     try:
         if inputs.has_fixed_numbers:
             _reject_booleans(inputs, mapping, tool)
         # Untyped values pass through the validator uncopied; a tool must not mutate the caller's lists and dicts.
         if inputs.unbounded_depth:
-            mapping = raw.copy_json() if type(raw) is LargeArguments else copy_values(mapping)
-        return inputs.validate_python(mapping, strict=True), ()
+            mapping = _copy_json(mapping) if is_large else copy_values(mapping)
+        return (inputs.large if is_large else inputs).validate_python(mapping, strict=True), ()
     except ValueError:
-        known = inputs.schema.get("properties", {})
-        unknown = [name for name in mapping if name not in known]
-        # Without them it may be valid; writing large ones as JSON would take longer than the call.
-        if unknown and not any(_keeps_unknown_key(inputs, name, tool) for name in unknown):
-            declared = {name: value for name, value in mapping.items() if name in known}
+        # Without unknown arguments it may be valid; writing large ones as JSON would take longer than the call.
+        declared = _drop_unknown(inputs, mapping, tool)
+        if declared is not mapping:
             return _bind_non_text(inputs, declared, tool, bind)
         return bind(_dump_arguments(mapping, tool))
+
+
+def _drop_unknown(inputs: Inputs, mapping: dict[str, Any], tool: str) -> dict[str, Any]:
+    """Return the arguments without undeclared ones, or the same mapping if all are declared or passed on."""
+    known = inputs.schema.get("properties", {})
+    unknown = [name for name in mapping if name not in known]
+    if inputs.extra == "forbid":
+        unwanted = set(unknown[MAX_PROBLEMS:])  # each is a problem
+    else:
+        unwanted = {name for name in unknown if not _keeps_unknown_key(inputs, name, tool)}
+    return {name: value for name, value in mapping.items() if name not in unwanted} if unwanted else mapping
 
 
 def _decode(raw: str | bytes | bytearray | memoryview, tool: str) -> str:
@@ -158,6 +164,12 @@ def copy_values(value: Any) -> Any:
     if kind is list:
         return [copy_values(item) for item in value]
     return value if kind in _IMMUTABLE_TYPES else deepcopy(value)
+
+
+def _copy_json(values: dict[str, Any]) -> dict[str, Any]:
+    """Copy parsed JSON, in a tenth of the time of `copy_values`: it has no other types."""
+    copied: dict[str, Any] = marshal.loads(marshal.dumps(values))  # noqa: S302 - it was written a moment ago
+    return copied
 
 
 def _dump_arguments(arguments: dict[str, Any], tool: str) -> str:
@@ -181,7 +193,7 @@ def _check_bounds(inputs: Inputs, raw: str, tool: str, settings: EngineSettings)
     if (
         inputs.unbounded_depth
         and raw.count("[") + raw.count("{") > max_depth
-        and measure_nesting(raw, max_depth) > max_depth
+        and measure_nesting(extract_structure(raw.encode("utf-8", "surrogatepass")), max_depth) > max_depth
     ):
         message = f"the arguments are nested deeper than the limit json_depth of {max_depth}"
         reject(tool, "$", message, f"at most {max_depth} levels", "more")
@@ -237,9 +249,9 @@ def _refuse_exhausted(repairer: ArgumentRepairer, tool: str) -> None:
         )
 
 
-def measure_nesting(text: str, limit: int) -> int:
-    """Return the nesting depth of brackets, counting to at most `limit` + 1. Linear in the text for real JSON."""
-    brackets = _extract_brackets(text)
+def measure_nesting(structure: bytes, limit: int) -> int:
+    """Return the nesting depth of extracted brackets, counting to at most `limit` + 1. Linear for real JSON."""
+    brackets = structure.replace(b":", b"")
     for level in range(8):
         # A few `replace` rounds remove shallow nesting quickly; only the rest is scanned byte by byte.
         if not brackets:
@@ -254,16 +266,10 @@ def measure_nesting(text: str, limit: int) -> int:
     return deepest
 
 
-def count_containers(text: str) -> int:
-    """Return the number of objects and lists in JSON text."""
-    return len(_extract_brackets(text)) // 2
-
-
-def _extract_brackets(text: str) -> bytes:
-    """Return the brackets of JSON text that are not in strings."""
-    data = text.encode("utf-8", "surrogatepass")
-    brackets = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_BRACKETS).replace(b'""', b"")
-    return b"".join(brackets.split(b'"')[::2]) if b'"' in brackets else brackets
+def extract_structure(text: bytes) -> bytes:
+    """Return the brackets and colons of JSON text that are not in strings."""
+    found = text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE).replace(b'""', b"")
+    return b"".join(found.split(b'"')[::2]) if b'"' in found else found
 
 
 def _has_each_key_once(raw: str, count: int, key_texts: tuple[str, ...]) -> bool:
@@ -335,10 +341,8 @@ def _recover(inputs: Inputs, raw: str, tool: str, error: ValueError, max_search_
     data = _parse(raw, tool)
     if len(raw) <= max_search_bytes and raw.count(":") != len(data):
         _parse_without_duplicates(raw, tool)
-    if len(raw) > MAX_REPAIR_BYTES:
-        raise InvalidArguments(_sample_problems(inputs, data, count_problems(error)), tool=tool)
-    if isinstance(error, ValidationError) and error.error_count() > MAX_PROBLEMS:
-        raise InvalidArguments(_sample_problems(inputs, data, error.error_count()), tool=tool)
+    if len(raw) > MAX_REPAIR_BYTES or (isinstance(error, ValidationError) and error.error_count() > MAX_PROBLEMS):
+        raise InvalidArguments(_sample_problems(inputs, data, error), tool=tool)
     details = get_details(error)
     fixed, repairs = _repair_arguments(inputs, data, details, tool)
     if fixed is not data:
@@ -357,17 +361,20 @@ MAX_REPAIR_BYTES: Final = 256 * 1024
 """Beyond this size arguments are not repaired, because walking a huge text would block the event loop."""
 
 
-def _sample_problems(inputs: Inputs, data: dict[str, Any], count: int) -> list[ArgumentProblem]:
-    sample = _take_sample(data)
-    problems: list[ArgumentProblem] = []
+def _sample_problems(inputs: Inputs, data: dict[str, Any], error: ValueError) -> list[ArgumentProblem]:
+    """Return the problems of a sample of the arguments, or those in the error if the sample has none."""
+    sample, count = _take_sample(data), count_problems(error)
+    if count > MAX_PROBLEMS:
+        message = f"{count} problems"
+        error = ValueError(message)
+    else:  # validation of large arguments stops early
+        message = "the arguments are too large to list every problem"
     try:
         inputs.validate_json(to_json(sample), strict=True)
-    except ValueError as error:
-        problems = make_problems(error, get_details(error), sample)
-    return [
-        ArgumentProblem("$", f"{count} problems", "arguments that match the schema", describe_value(data)),
-        *problems,
-    ]
+        problems = make_problems(error, get_details(error), data)
+    except ValueError as sample_error:
+        problems = make_problems(sample_error, get_details(sample_error), sample)
+    return [ArgumentProblem("$", message, "arguments that match the schema", describe_value(data)), *problems]
 
 
 def _take_sample(value: Any) -> Any:

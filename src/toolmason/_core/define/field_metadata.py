@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Final, NotRequired, Required, cast, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import CoreSchema, PydanticSerializationError, SchemaValidator, to_json
+from pydantic_core import CoreConfig, CoreSchema, PydanticSerializationError, SchemaValidator, to_json
 from typing_extensions import ReadOnly
 
 from toolmason._core.define.decorators import MISSING, Param
@@ -21,7 +21,7 @@ Node: typing.TypeAlias = dict[str, Any]
 """A node of a core schema."""
 
 _CLASS_NODES: Final = ("model", "dataclass", "typed-dict")
-_SCHEMA_KEYS: Final = (
+SCHEMA_KEYS: Final = (
     "schema",
     "items_schema",
     "keys_schema",
@@ -36,6 +36,7 @@ _SCHEMA_KEYS: Final = (
     "extras_schema",
     "arguments_schema",
 )
+"""Keys of a core schema whose values are core schemas, or lists or mappings of them."""
 _QUALIFIERS: Final = (Annotated, Required, NotRequired, ReadOnly)
 _NO_PARAM: Final = Param()
 
@@ -62,13 +63,13 @@ def apply_field_metadata(core: CoreSchema, *, sets_values: bool) -> CoreSchema:
     return cast("CoreSchema", _apply(core, None, sets_values=sets_values))
 
 
-def make_validator(core: CoreSchema) -> SchemaValidator:
+def make_validator(core: CoreSchema, config: CoreConfig | None = None) -> SchemaValidator:
     """Return the validator of a changed core schema."""
     try:
         # A model has a validator of its own, which does not know the changes.
-        return SchemaValidator(core, _use_prebuilt=False)
+        return SchemaValidator(core, config, _use_prebuilt=False)
     except TypeError:  # pydantic before 2.13
-        return SchemaValidator(core)
+        return SchemaValidator(core, config)
 
 
 def get_class_text(kind: type) -> str:
@@ -181,7 +182,7 @@ def _apply(node: Any, kind: type | None, *, sets_values: bool) -> Any:
         return _apply_to_tuple(node, sets_values=sets_values)
     if "fields" in node and node["type"] != "dataclass":
         changes["fields"] = _apply_to_fields(node["fields"], kind, sets_values=sets_values)
-    for key in _SCHEMA_KEYS:
+    for key in SCHEMA_KEYS:
         if key in node:
             changes[key] = _apply(node[key], kind if key == "schema" else None, sets_values=sets_values)
     return node if all(new is node[key] for key, new in changes.items()) else {**node, **changes}

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from types import ModuleType
 from typing import Any, Final
 
-from pydantic_core import PydanticSerializationError, ValidationError, to_json, to_jsonable_python
+from pydantic_core import PydanticSerializationError, SchemaValidator, ValidationError, to_json, to_jsonable_python
 
 from toolmason._core.define.decorators import MISSING, Param
 from toolmason._core.define.schema_nodes import (
@@ -58,6 +58,20 @@ class Inputs:
     """True if a parameter is a decimal, which pydantic also parses from a string."""
     has_known_keys: bool = False
     """True if the schema names every key that reaches the tool, except those of maps."""
+    validator: SchemaValidator | None = None
+    """The validator behind `validate_json` and `validate_python`, if both are pydantic's."""
+    finish: Callable[[Any], Any] | None = None
+    """Last step of these two, after the validator."""
+
+    @cached_property
+    def large(self) -> Inputs:
+        """The same inputs for large arguments: they stop at the first problem, and let other threads run."""
+        if self.validator is None:
+            return self
+        patient = schema_compiler().make_patient_validator(self.validator)
+        validate_json = _add_step(patient.validate_json, self.finish)
+        validate_python = _add_step(patient.validate_python, self.finish)
+        return replace(self, validate_json=validate_json, validate_python=validate_python, validate_strict=None)
 
     @cached_property
     def unbounded_depth(self) -> bool:
@@ -108,10 +122,11 @@ def compile_inputs(fn: Any, signature: Signature, *, extra: Extra, strict_types:
     except UnsupportedType as error:
         raise _make_unsupported_type_error(fn, model_parameters, error) from error
     _check_defaults(fn, model_parameters, compiled)
+    finish = partial(_drop_injected, injected) if accepts_extra and injected else None
     return Inputs(
         schema=compiled.schema,
-        validate_json=_drop_injected(compiled.validator.validate_json, injected if accepts_extra else frozenset()),
-        validate_python=_drop_injected(compiled.validator.validate_python, injected if accepts_extra else frozenset()),
+        validate_json=_add_step(compiled.validator.validate_json, finish),
+        validate_python=_add_step(compiled.validator.validate_python, finish),
         extra="allow" if accepts_extra else extra,
         strict_types=strict_types,
         injected=injected,
@@ -119,21 +134,20 @@ def compile_inputs(fn: Any, signature: Signature, *, extra: Extra, strict_types:
         has_decimals=compiled.has_decimals,
         validate_strict=compiled.validate_strict if extra == "ignore" and not accepts_extra else None,
         has_known_keys=not accepts_extra,
+        validator=compiled.validator,
+        finish=finish,
     )
 
 
-def _drop_injected(validate: Callable[..., Any], injected: frozenset[str]) -> Callable[..., Any]:
-    """Wrap a validator to drop injected names, for a function that accepts any keyword."""
-    if not injected:
-        return validate
+def _add_step(validate: Callable[..., Any], finish: Callable[[Any], Any] | None) -> Callable[..., Any]:
+    return validate if finish is None else lambda raw, **options: finish(validate(raw, **options))
 
-    def validate_without_injected(raw: Any, **options: Any) -> Any:
-        values = validate(raw, **options)
-        if sent_names := injected & values.keys():
-            _log.warning("ignored %s: the application sets them, a model must not send them", sorted(sent_names))
-        return {name: value for name, value in values.items() if name not in sent_names}
 
-    return validate_without_injected
+def _drop_injected(injected: frozenset[str], values: dict[str, Any]) -> dict[str, Any]:
+    """Drop injected names, for a function that accepts any keyword."""
+    if sent_names := injected & values.keys():
+        _log.warning("ignored %s: the application sets them, a model must not send them", sorted(sent_names))
+    return {name: value for name, value in values.items() if name not in sent_names}
 
 
 def _make_field_spec(parameter: Parameter) -> FieldSpec:
@@ -260,6 +274,10 @@ def _compile_flattened(
         )
     name = parameter.name
     validator = compiled.validator
+
+    def finish(value: Any) -> dict[str, Any]:
+        return {name: value}
+
     extra_option: dict[str, Any] = {"extra": "forbid"} if extra == "forbid" else {}
     root = {
         "properties": {},
@@ -269,12 +287,14 @@ def _compile_flattened(
     }
     return Inputs(
         schema=root,
-        validate_json=lambda text, **options: {name: validator.validate_json(text, **options, **extra_option)},
-        validate_python=lambda value, **options: {name: validator.validate_python(value, **options, **extra_option)},
+        validate_json=_add_step(partial(validator.validate_json, **extra_option), finish),
+        validate_python=_add_step(partial(validator.validate_python, **extra_option), finish),
         extra=extra,
         strict_types=strict_types,
         injected=injected,
         enum_names=compiled.enum_names,
+        validator=validator if not extra_option else None,
+        finish=finish,
     )
 
 
@@ -293,10 +313,11 @@ def compile_schema_inputs(name: str, schema: Mapping[str, Any], *, extra: Extra,
 
     checker = SchemaChecker(name, full_schema)
     injected = frozenset({PROJECT_DIR})
+    finish = partial(_drop_injected, injected)
     return Inputs(
         full_schema,
-        _drop_injected(checker.validate_json, injected),
-        _drop_injected(checker.validate_python, injected),
+        _add_step(checker.validate_json, finish),
+        _add_step(checker.validate_python, finish),
         extra=extra,
         strict_types=strict_types,
         injected=injected,
@@ -332,6 +353,7 @@ def narrow_inputs(inputs: Inputs, name: str, schema: Mapping[str, Any]) -> Input
         validate_json=validate_json,
         validate_python=validate_python,
         validate_strict=None,
+        validator=None,
     )
 
 

@@ -21,7 +21,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaV
 from pydantic_core import CoreSchema, SchemaError, SchemaSerializer, SchemaValidator, core_schema, to_json
 from typing_extensions import TypedDict
 
-from toolmason._core.define.field_metadata import apply_field_metadata, get_class_text, make_validator
+from toolmason._core.define.field_metadata import SCHEMA_KEYS, apply_field_metadata, get_class_text, make_validator
 from toolmason._core.define.foreign_types import adapt_hint, restore_struct_refs, support_typed_dicts
 from toolmason._core.define.schema_nodes import EnumNames, ExtraKeys, FieldSpec, TypeSchema, iter_subschemas
 from toolmason.errors import UnsupportedType
@@ -142,6 +142,39 @@ def _adapt(hint: Any) -> TypeAdapter[Any]:
             raise
     support_typed_dicts(adapted)
     return TypeAdapter(adapted)
+
+
+# --- large values ------------------------------------------------------------------------------
+
+_COLLECTIONS: Final = frozenset({"list", "tuple", "set", "frozenset", "dict"})
+_QUICK_TYPES: Final = frozenset({"int", "float", "bool", "str", "none", "any", "literal"})
+"""Types of which a million values are validated in a tenth of a second."""
+
+
+def make_patient_validator(validator: SchemaValidator) -> SchemaValidator:
+    """Return a validator for large values, which stops at the first wrong item of a collection.
+
+    It runs a Python function for each item that takes long, because pydantic lets no other thread run until it ends.
+    """
+    core, config, *_ = cast("Any", validator.__reduce__())[1]
+    return make_validator(_make_patient(core), config)
+
+
+def _make_patient(node: Any) -> Any:
+    if isinstance(node, list | tuple):
+        return type(node)(map(_make_patient, node))
+    if not isinstance(node, dict):
+        return node
+    if not isinstance(node.get("type"), str):  # fields or choices by name
+        return {key: _make_patient(item) for key, item in node.items()}
+    changes = {key: _make_patient(node[key]) for key in (*SCHEMA_KEYS, "fields") if key in node}
+    if node["type"] in _COLLECTIONS:
+        changes["fail_fast"] = True
+        for key in ("items_schema", "keys_schema"):
+            inner = changes.get(key)
+            if isinstance(inner, dict) and (key == "keys_schema" or inner["type"] not in _QUICK_TYPES):
+                changes[key] = core_schema.no_info_after_validator_function(lambda value: value, inner)
+    return {**node, **changes}
 
 
 _CONFIG = ConfigDict(allow_inf_nan=False)

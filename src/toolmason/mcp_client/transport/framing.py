@@ -9,14 +9,18 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
-from toolmason._core.arguments.bind import count_containers, measure_nesting
-from toolmason._wire import KEPT_BYTES, DuplicateKey, has_large_number, load_json, pause_garbage_collection
+from toolmason._core.arguments.bind import extract_structure, measure_nesting
+from toolmason._wire import KEPT_BYTES, LARGE_JSON_BYTES, has_large_number, pause_garbage_collection
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Maximum length of a line."""
 MAX_DEPTH: Final = 128
-MAX_CONTAINERS: Final = 600_000
-"""Objects and lists of one large message: a tenth of a second in the parser."""
+MAX_PARTS: Final = 500_000
+"""Objects, lists and keys of one large message: a tenth of a second in the parser."""
+MAX_KEYS: Final = 150_000
+"""Keys of one object of a large message: the same."""
+_INNER_VALUES: Final = re.compile(rb"\[\]|\{:*+\}")
+_MAX_VISITED: Final = 1000
 _TOO_DEEP: Final = f"it is nested deeper than {MAX_DEPTH} levels"
 _MAX_PRUNED_BYTES: Final = 1024 * 1024
 # An unterminated string matches to the end: restarting the search at each quote would take quadratic time.
@@ -53,25 +57,34 @@ def parse_large_json(text: bytes) -> Any:
 
     The parser keeps other threads from running, so a thread alone is not enough.
     """
-    if (
-        text.count(b"[") + text.count(b"{") > MAX_CONTAINERS
-        and count_containers(text.decode("utf-8", "replace")) > MAX_CONTAINERS
-    ):
-        return UnreadableMessage(f"it has more than {MAX_CONTAINERS:,} objects and lists", find_id(text))
+    structure = extract_structure(text)
+    keys = structure.count(b":")
+    if (len(structure) + keys) // 2 > MAX_PARTS:
+        return UnreadableMessage(f"it has more than {MAX_PARTS:,} objects, lists and keys", find_id(text))
+    if keys > MAX_KEYS and _has_wide_object(structure):
+        return UnreadableMessage(f"it has an object with more than {MAX_KEYS:,} keys", find_id(text))
     with pause_garbage_collection():
-        return parse_json(text)
+        return parse_json(text, structure)
 
 
-def parse_json(text: bytes) -> Any:
+def _has_wide_object(structure: bytes) -> bool:
+    for _ in range(8):  # with values of more levels, such an object has more than 4 MiB
+        if b":" * (MAX_KEYS + 1) in structure:
+            return True
+        structure = _INNER_VALUES.sub(b"", structure)
+    return False
+
+
+def parse_json(text: bytes, structure: bytes | None = None) -> Any:
     """Return the parsed text, or an `UnreadableMessage` if another parser could read it differently.
 
-    The standard library accepts UTF-16, lone surrogates, NaN and Infinity, which this parser rejects.
+    The standard library accepts UTF-16, lone surrogates, NaN and Infinity, which this parser rejects. `structure` is
+    that of `extract_structure`, if it is known.
     """
-    if (
-        text.count(b"[") + text.count(b"{") > MAX_DEPTH
-        and measure_nesting(text.decode("utf-8", "replace"), MAX_DEPTH) > MAX_DEPTH
-    ):
-        return UnreadableMessage(_TOO_DEEP, find_id(text))
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
+        structure = extract_structure(text) if structure is None else structure
+        if measure_nesting(structure, MAX_DEPTH) > MAX_DEPTH:
+            return UnreadableMessage(_TOO_DEEP, find_id(text))
     try:
         data = from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError) as error:
@@ -93,20 +106,28 @@ def has_duplicate_key(text: bytes, data: Any) -> bool:
     """Return True if an object in `text` has a duplicate key; `data` is the parsed text.
 
     Parsers disagree on which value counts, so the checked value may not be the one that is used. Serialized again,
-    the data has one colon fewer for each lost key; the text is parsed again only if an escape may hide one.
+    the data has one colon fewer for each lost key; those in strings count only if an escape may have added one.
     """
-    try:
-        if b"\\" not in text and text.count(b":") == to_json(data).count(b":"):
-            return False
-    except ValueError:
-        pass  # a number that cannot be serialized
-    try:
-        load_json(text)
-    except DuplicateKey:
-        return True
-    except (ValueError, RecursionError):
+    colons = text.count(b":")
+    if len(text) > LARGE_JSON_BYTES and colons == _count_outer_keys(data, colons):
         return False
-    return False
+    written = to_json(data)
+    if b"\\" not in text and colons == written.count(b":"):
+        return False
+    return extract_structure(text).count(b":") != extract_structure(written).count(b":")
+
+
+def _count_outer_keys(data: Any, most: int) -> int:
+    """Return the number of keys, of those that are found soon: usually all, if the values are long lists of numbers."""
+    count, pending = 0, [data]
+    for value in pending:
+        if isinstance(value, dict):
+            count += len(value)
+        if count >= most or len(pending) + len(value) > _MAX_VISITED:
+            break
+        inner = value.values() if isinstance(value, dict) else value
+        pending += [item for item in inner if isinstance(item, dict | list)]
+    return count
 
 
 def prune(text: bytes, max_depth: int = MAX_DEPTH) -> bytes:
