@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -108,6 +109,7 @@ class ReplyReader(ABC, Generic[_C]):
 
     def __init__(self, codec: _C, names: ToolNames) -> None:
         self.codec, self.names = codec, names
+        self.pieces: defaultdict[Any, list[str]] = defaultdict(list)
 
     def feed(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         """Yield the model events of one provider event.

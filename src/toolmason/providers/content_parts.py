@@ -42,6 +42,11 @@ class Blob:
         return f"data:{self.mime_type};base64,{self.base64}"
 
 
+def join_pieces(pieces: dict[Any, list[str]], key: Any, start: str = "") -> str:
+    """Return the string of a key, after its start. A string that grows would be copied for each piece."""
+    return "".join((start, *pieces.pop(key, ())))
+
+
 def get_blob(part: Content) -> Blob | None:
     """Return the binary content of a part, or None if it is text."""
     match part:

@@ -52,7 +52,6 @@ class AnthropicReader(ReplyReader["AnthropicCodec"]):
         super().__init__(codec, names)
         self._body: dict[str, Any] = {"content": [], "usage": {}}
         self._blocks: dict[int, dict[str, Any]] = {}
-        self._json: dict[int, str] = {}
         self._ended = False
 
     @override
@@ -87,34 +86,42 @@ class AnthropicReader(ReplyReader["AnthropicCodec"]):
         block = self._blocks.setdefault(index, {"type": "text", "text": ""})
         kind = delta.get("type")
         if kind == "text_delta":
-            block["text"] = (block.get("text") or "") + delta["text"]
+            self.pieces[index, "text"].append(delta["text"])
             yield exchange.TextDelta(delta["text"])
         elif kind == "thinking_delta":
-            block["thinking"] = (block.get("thinking") or "") + delta["thinking"]
+            self.pieces[index, "thinking"].append(delta["thinking"])
             yield exchange.ThoughtDelta(delta["thinking"])
         elif kind == "signature_delta":
-            block["signature"] = (block.get("signature") or "") + delta["signature"]
+            self.pieces[index, "signature"].append(delta["signature"])
         elif kind == "citations_delta":
-            block["citations"] = [*(block.get("citations") or []), delta["citation"]]
+            if not isinstance(block.get("citations"), list):
+                block["citations"] = []
+            block["citations"].append(delta["citation"])
         elif kind == "input_json_delta":
-            self._json[index] = self._json.get(index, "") + delta["partial_json"]
+            self.pieces[index, "input"].append(delta["partial_json"])
             if block.get("type") == "tool_use" and delta["partial_json"]:
                 yield exchange.ArgumentsDelta(block["id"], delta["partial_json"])
 
     def _close_block(self, index: int) -> Iterator[ModelEvent]:
         block = self._blocks.get(index, {})
-        if index in self._json:
+        if (index, "input") in self.pieces:
+            text = content_parts.join_pieces(self.pieces, (index, "input"))
             try:
-                block["input"] = from_json(self._json[index] or "{}")
+                block["input"] = from_json(text or "{}")
             except ValueError:
                 # Truncated by the token limit: binding the text as arguments reports the problem.
-                block["input"] = self._json[index]
+                block["input"] = text
         call = self.codec.parse_call(block, self.names)
         if call is not None:
             yield exchange.CallClosed(call)
 
     @override
     def build_body(self) -> Body | None:
+        for index, key in tuple(self.pieces):
+            if key != "input":
+                self._blocks[index][key] = content_parts.join_pieces(
+                    self.pieces, (index, key), self._blocks[index].get(key) or ""
+                )
         content = [self._blocks[index] for index in sorted(self._blocks)]
         return {**self._body, "content": content} if self._ended else None
 

@@ -95,7 +95,7 @@ class GeminiReader(ReplyReader["GeminiCodec"]):
                 yield exchange.ThoughtDelta(text) if part.get("thought") else exchange.TextDelta(text)
             last = self._parts[-1] if self._parts else {}
             if last.keys() == part.keys() and part.keys() <= {"text", "thought"}:
-                last["text"] += text
+                self.pieces[len(self._parts) - 1].append(text)
                 return
         self._parts.append(part)
 
@@ -103,6 +103,8 @@ class GeminiReader(ReplyReader["GeminiCodec"]):
     def build_body(self) -> Body | None:
         if self._finish is None:
             return self._body if self._body.get("promptFeedback") else None
+        for number in tuple(self.pieces):
+            self._parts[number]["text"] = content_parts.join_pieces(self.pieces, number, self._parts[number]["text"])
         candidate = {"content": {"role": "model", "parts": self._parts}, "finishReason": self._finish}
         return {**self._body, "candidates": [candidate]}
 

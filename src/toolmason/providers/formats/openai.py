@@ -42,6 +42,7 @@ class OpenAiResponsesReader(ReplyReader["OpenAiResponsesCodec"]):
     def __init__(self, codec: OpenAiResponsesCodec, names: ToolNames) -> None:
         super().__init__(codec, names)
         self._items: dict[int, dict[str, Any]] = {}
+        self._last = 0
         self._numbers_by_id: dict[str, int] = {}
         self._closed: set[int] = set()
         self._body: dict[str, Any] | None = None
@@ -59,27 +60,35 @@ class OpenAiResponsesReader(ReplyReader["OpenAiResponsesCodec"]):
         elif kind in _THOUGHT_EVENTS:
             yield exchange.ThoughtDelta(event.get("delta") or "")
         elif kind == "response.function_call_arguments.delta":
-            item = self._items.setdefault(self._get_index(event), {})
-            item["arguments"] = (item.get("arguments") or "") + (event.get("delta") or "")
+            number, item = self._open_item(event)
+            self.pieces[number].append(event.get("delta") or "")
             yield exchange.ArgumentsDelta(str(item.get("call_id") or ""), event.get("delta") or "")
         elif kind == "response.function_call_arguments.done":
-            item = self._items.setdefault(self._get_index(event), {})
-            item["arguments"] = event.get("arguments") or item.get("arguments") or ""
+            number, item = self._open_item(event)
+            item["arguments"] = event.get("arguments") or self._join_arguments(number)
         elif kind in _END_EVENTS:
             yield from self._finish(event.get("response") or {})
 
     def _get_index(self, event: Mapping[str, Any]) -> int:
         if isinstance(number := event.get("output_index"), int):
             return number
-        return self._numbers_by_id.get(str(event.get("item_id")), max(self._items, default=0))
+        return self._numbers_by_id.get(str(event.get("item_id")), self._last)
+
+    def _open_item(self, event: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        number = self._get_index(event)
+        self._last = max(self._last, number)
+        return number, self._items.setdefault(number, {})
+
+    def _join_arguments(self, number: int) -> str:
+        return content_parts.join_pieces(self.pieces, number, self._items.get(number, {}).get("arguments") or "")
 
     def _read_item(self, kind: str, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         number = self._get_index(event) if "output_index" in event else len(self._items)
         item = dict(event.get("item") or {})
-        known = self._items.get(number, {})
+        self._last = max(self._last, number)
         self._numbers_by_id[str(item.get("id"))] = number
         if item.get("type") == "function_call":
-            item["arguments"] = item.get("arguments") or known.get("arguments") or ""
+            item["arguments"] = item.get("arguments") or self._join_arguments(number)
             if kind.endswith("added"):
                 yield exchange.CallOpened(
                     str(item.get("call_id") or item.get("id")), self.names.get_name(item.get("name") or "")
@@ -95,6 +104,8 @@ class OpenAiResponsesReader(ReplyReader["OpenAiResponsesCodec"]):
 
     def _finish(self, response: Mapping[str, Any]) -> Iterator[ModelEvent]:
         for number in sorted(self._items.keys() - self._closed):
+            if number in self.pieces:
+                self._items[number]["arguments"] = self._join_arguments(number)
             yield from self._close_item(self._items[number])
         self._closed.update(self._items)
         # Some servers do not repeat the items at the end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from toolmason.providers.tool_set import EncodedMessage, ProviderRules, ToolSet
 _AUDIO_FORMATS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _PASSTHROUGH_KEYS: Final = ("reasoning_content", "reasoning_details", "extra_content")
 """Extra message keys that compatible servers (DeepSeek, OpenRouter, Google) expect back."""
+_DETAIL_TEXTS: Final = ("text", "summary", "data")
 _USAGE_PATHS: Final = make_openai_usage_paths("prompt", "completion")
 _OPENAI_MODEL: Final = re.compile(r"(gpt-|chatgpt|o\d)")
 _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
@@ -41,7 +43,6 @@ class OpenAiChatReader(ReplyReader["OpenAiChatCodec"]):
 
     def __init__(self, codec: OpenAiChatCodec, names: ToolNames) -> None:
         super().__init__(codec, names)
-        self._texts: dict[str, str] = {}
         self._calls: dict[Any, dict[str, Any]] = {}
         self._finish: str | None = None
         self._closed: set[Any] = set()
@@ -59,7 +60,7 @@ class OpenAiChatReader(ReplyReader["OpenAiChatCodec"]):
             delta = choice.get("delta") or {}
             for key in ("content", "refusal"):
                 if isinstance(piece := delta.get(key), str) and piece:
-                    self._texts[key] = self._texts.get(key, "") + piece
+                    self.pieces[key].append(piece)
                     yield exchange.TextDelta(piece)
             if thought := delta.get("reasoning_content") or delta.get("reasoning"):
                 yield exchange.ThoughtDelta(str(thought))
@@ -72,14 +73,12 @@ class OpenAiChatReader(ReplyReader["OpenAiChatCodec"]):
 
     def _collect_passthrough(self, delta: Mapping[str, Any]) -> None:
         for key in _PASSTHROUGH_KEYS:
-            if not (piece := delta.get(key)):
-                continue
-            known = self._passthrough.get(key)
-            if isinstance(known, str) and isinstance(piece, str):
-                self._passthrough[key] = known + piece
-            elif isinstance(piece, list):
-                self._passthrough[key] = join_details([*(known or ()), *piece])
-            else:
+            piece = delta.get(key)
+            if piece and isinstance(piece, str):
+                self.pieces[key].append(piece)
+            elif isinstance(piece, list) and isinstance(known := self._passthrough.setdefault(key, []), list):
+                known += piece
+            elif piece:
                 self._passthrough[key] = piece
 
     def _read_call_delta(self, piece: Mapping[str, Any]) -> Iterator[ModelEvent]:
@@ -100,20 +99,29 @@ class OpenAiChatReader(ReplyReader["OpenAiChatCodec"]):
         if not isinstance(text, str):  # llama.cpp and others have sent the object itself
             text = content_parts.get_arguments_json(ToolCall("", "", text))
         if text:
-            known["arguments"] += text
+            self.pieces["call", key].append(text)
             yield exchange.ArgumentsDelta(call["id"], text)
+
+    def _join_arguments(self, key: Any) -> None:
+        function = self._calls[key]["function"]
+        function["arguments"] = content_parts.join_pieces(self.pieces, ("call", key), function["arguments"])
 
     def _close_calls(self) -> Iterator[ModelEvent]:
         for key, call in self._calls.items():
             if key not in self._closed:
                 self._closed.add(key)
+                self._join_arguments(key)
                 yield exchange.CallClosed(_parse_call(call, self.names))
 
     @override
     def build_body(self) -> Body | None:
         if self._finish is None:
             return None
-        message: Body = {"role": "assistant", "content": None, **self._texts, **self._passthrough}
+        for key in self._calls:
+            self._join_arguments(key)
+        texts = {key: content_parts.join_pieces(self.pieces, key) for key in tuple(self.pieces)}
+        kept = {key: join_details(v) if isinstance(v, list) else v for key, v in self._passthrough.items()}
+        message: Body = {"role": "assistant", "content": None, **texts, **kept}
         if self._calls:
             message["tool_calls"] = list(self._calls.values())
         return {**self._body, "choices": [{"index": 0, "finish_reason": self._finish, "message": message}]}
@@ -211,13 +219,18 @@ class OpenAiChatCodec(Codec):
 def join_details(pieces: Iterable[Any]) -> list[Any]:
     """Return reasoning details with the pieces of each one joined."""
     details: list[Any] = []
+    texts: defaultdict[Any, list[str]] = defaultdict(list)
     for piece in pieces:
         last = details[-1] if details else None
         if not isinstance(piece, Mapping) or not isinstance(last, dict) or not _is_continuation(last, piece):
             details.append(dict(piece) if isinstance(piece, Mapping) else piece)
             continue
-        texts = {key: last[key] + piece[key] for key in ("text", "summary", "data") if key in last and key in piece}
-        last.update({**{key: value for key, value in piece.items() if value is not None}, **texts})
+        joined = {key: last[key] for key in _DETAIL_TEXTS if key in last and key in piece}
+        for key in joined:
+            texts[len(details) - 1, key].append(piece[key])
+        last.update({**{key: value for key, value in piece.items() if value is not None}, **joined})
+    for number, key in tuple(texts):
+        details[number][key] = content_parts.join_pieces(texts, (number, key), details[number][key])
     return details
 
 
