@@ -6,6 +6,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from httpx2 import Response
+from mcp.client.auth.utils import extract_field_from_www_auth
+
+from properties.hostile_sources import REPLIES, STREAMS, read_reply, read_stream
 from toolmason import Tool, Toolbox, ToolContext, ToolDefinition, tool
 from toolmason._core.arguments.bind import LargeArguments, bind_once, extract_structure, measure_nesting
 from toolmason._core.call.long_results import ResultStore, make_result_reader
@@ -350,6 +354,25 @@ def match(text: str) -> None:
         measure_specificity(template, f"a://{text}")
 
 
+def match_remote(text: str) -> None:
+    """Match the templates of a server: as it sent them, with many placeholders, and with a literal that repeats."""
+    for template in (f"a://{text}", "a://" + "{x}a{+y}" * (len(text) // 8), f"a://{{x*}}{text[:200]}{{y}}"):
+        measure_specificity(template, f"a://{text}")
+        measure_specificity(template, "a://" + "a" * len(text))
+
+
+def challenge(text: str) -> None:
+    for header in (
+        text,
+        f'Bearer resource_metadata="{text}',
+        "Bearer " + 'resource_metadata ="x",' * (len(text) // 24),
+    ):
+        # httpx decodes and sends only one line.
+        response = Response(401, headers={"WWW-Authenticate": header.encode("ascii", "replace").replace(b"\n", b" ")})
+        extract_field_from_www_auth(response, "resource_metadata")
+        extract_field_from_www_auth(response, "scope")
+
+
 def render(text: str) -> None:
     with suppress(ValueError, RecursionError, ResultError):
         convert(BOX["anything"], json.loads(text), {})
@@ -389,6 +412,10 @@ TEXT_WALKERS: dict[str, Callable[[str], object]] = {
     "secrets": hide_secrets,
     "read_result": search_result,
     "templates of results": lambda text: expand(f"${{{text}}}${{x}}", {"x": text}),
+    "URI templates of a server": match_remote,
+    "WWW-Authenticate": challenge,
+    **{f"stream of {provider}": partial(read_stream, provider) for provider in STREAMS},
+    **{f"reply of {provider}": partial(read_reply, provider) for provider in REPLIES},
     "Retry-After": lambda text: parse_retry_after({"retry-after": text}),
     "hidden characters": lambda text: (find_hidden_character(text), escape_hidden(text)),
 }

@@ -12,6 +12,7 @@ import pytest
 from pydantic_core import to_json
 
 from properties.hostile import PAIRS, SCHEMA_WALKERS, SCHEMAS, TEXT_WALKERS, TEXTS, bind_pair
+from properties.hostile_sources import SOURCES, check_source
 from toolmason.errors import UnknownTool
 
 SIZE = 60
@@ -74,6 +75,17 @@ def test_the_steps_for_hostile_data_are_bounded_by_its_size(name):
             count_calls(TEXT_WALKERS[name], text, limit=limit)
         except TooManyCalls:
             pytest.fail(f"{family}: more than {limit} calls for {len(text)} characters")
+
+
+@pytest.mark.parametrize("family", SOURCES)
+def test_the_steps_to_check_a_hostile_source_are_bounded_by_its_size(family):
+    text = SOURCES[family](200)
+    limit = 100_000 + 5 * CALLS_PER_BYTE * len(text)
+
+    try:
+        count_calls(check_source, text, limit=limit)
+    except TooManyCalls:
+        pytest.fail(f"more than {limit} calls for {len(text)} characters")
 
 
 PAIRS_IN_STEPS = [(family, True) for family in PAIRS] + [
@@ -159,6 +171,14 @@ def test_the_time_for_many_values_of_a_large_schema_is_linear_in_both(family, re
     sizes = [5 * size for size in LARGE] if fuzz_count >= 10_000 else [10, 20]
 
     assert exponent_of(partial(bind_pair, remote=remote), PAIRS[family], sizes) < 1.3
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("family", SOURCES)
+def test_the_time_to_check_a_hostile_source_is_linear_in_its_size(family, fuzz_count):
+    sizes = LARGE if fuzz_count >= 10_000 else (20, 40)
+
+    assert exponent_of(check_source, SOURCES[family], sizes) < 1.3
 
 
 @pytest.mark.fuzz

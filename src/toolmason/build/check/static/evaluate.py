@@ -44,6 +44,10 @@ _METADATA: Final[Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]]] = {
 """Calls that are evaluated, with the keywords that are read from them."""
 
 
+_MAX_ALIASES: Final = 50
+"""Aliases that the hint of one parameter may use: each may use others twice."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluator:
     """Evaluates the hint and the default of one parameter."""
@@ -52,6 +56,7 @@ class Evaluator:
     calls: list[tuple[Any, ast.Call]] = field(default_factory=list)
     """The evaluated `Param(...)`, `Field(...)` and `Inject(...)`, each with its value."""
     open_aliases: list[ast.expr] = field(default_factory=list)
+    seen_aliases: list[ast.expr] = field(default_factory=list)
 
     def evaluate(self, node: ast.expr, file: FileDeclarations, *, is_type: bool = True) -> Any:
         """Return the value of an expression, `object` for an odd type, or `Unknown`."""
@@ -78,8 +83,10 @@ class Evaluator:
         owner, definition = found
         if isinstance(definition, ClassDeclaration):
             return self._make_stand_in(definition)
-        if not isinstance(definition, ast.expr) or definition in self.open_aliases:
+        is_open = definition in self.open_aliases
+        if not isinstance(definition, ast.expr) or is_open or len(self.seen_aliases) >= _MAX_ALIASES:
             return object
+        self.seen_aliases.append(definition)
         self.open_aliases.append(definition)
         value = self.evaluate(definition, owner, is_type=is_type)
         self.open_aliases.pop()

@@ -24,6 +24,8 @@ from toolmason.build.check.static.source_file import Source
 
 _T = TypeVar("_T")
 _MAX_HOPS = 8
+_MAX_ANCESTORS = 64
+"""Classes whose members a class can inherit, and its bases; a chain of more takes quadratic time."""
 
 
 class Project:
@@ -33,6 +35,7 @@ class Project:
         self.unreadable: list[Finding] = []
         """Findings for files that are nested too deeply to check."""
         self._mro_cache: dict[int, list[ClassDeclaration]] = {}
+        self._tools_cache: dict[int, dict[str, DeclaredTool]] = {}
         parsed = [
             (source, imports) for source in sources if (imports := self._read_safely(source, read_imports)) is not None
         ]
@@ -97,13 +100,15 @@ class Project:
             return known
         self._mro_cache[id(cls)] = []  # stops at a class that is its own ancestor
         bases = [self.find_class(strip_subscript(base), cls.file) for base in cls.node.bases]
-        found = [base for base in bases if base is not None]
-        order = [cls, *_merge_orders([*map(self.get_ancestry, found), found])]
+        found = [base for base in bases if base is not None][:_MAX_ANCESTORS]
+        order = [cls, *_merge_orders([*map(self.get_ancestry, found), found])][:_MAX_ANCESTORS]
         self._mro_cache[id(cls)] = order
         return order
 
     def get_tools(self, cls: ClassDeclaration) -> dict[str, DeclaredTool]:
         """Return the tools of a class by attribute name, including inherited ones, the most distant ancestor first."""
+        if (known := self._tools_cache.get(id(cls))) is not None:
+            return known
         found: dict[str, DeclaredTool] = {}
         for owner in reversed(self.get_ancestry(cls)):
             for name, member in owner.members.items():
@@ -113,7 +118,9 @@ class Project:
                     found.pop(name, None)
                 elif name in found:
                     found[name] = _make_override(owner, member, found[name])
-        return {name: tool for name, tool in found.items() if tool.kind == "tool"}
+        tools = {name: tool for name, tool in found.items() if tool.kind == "tool"}
+        self._tools_cache[id(cls)] = tools
+        return tools
 
 
 def _find_undecorated(file: FileDeclarations) -> Iterator[DeclaredTool]:
@@ -170,14 +177,14 @@ def _merge_orders(orders: Sequence[Sequence[ClassDeclaration]]) -> list[ClassDec
     """Merge method resolution orders: take the first head that is in no other tail."""
     remaining = [list(order) for order in orders if order]
     merged: list[ClassDeclaration] = []
-    while remaining:
+    while len(remaining) > 1 and len(merged) < _MAX_ANCESTORS:
         heads = (order[0] for order in remaining)
         # Python rejects a hierarchy without such a head; any order is good enough for it.
         head = next((cls for cls in heads if all(cls not in order[1:] for order in remaining)), remaining[0][0])
         merged.append(head)
         without_head = ([cls for cls in order if cls is not head] for order in remaining)
         remaining = [order for order in without_head if order]
-    return merged
+    return merged + (remaining[0] if remaining else [])
 
 
 def flatten(items: Iterable[ast.expr]) -> Iterator[ast.expr]:
