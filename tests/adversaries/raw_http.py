@@ -15,6 +15,10 @@ READING = {**TOOL, "name": "look", "annotations": {"readOnlyHint": True}}
 MODERN = "2026-07-28"
 
 
+SILENT = {("silent on initialize", "initialize"), ("silent on probe", "server/discover")}
+"""Cases, and the requests that are never answered in them."""
+
+
 class Raw(ThreadingHTTPServer):
     """What the server was told to do, and what it saw."""
 
@@ -93,13 +97,16 @@ class Handler(BaseHTTPRequestHandler):
         if case == "redirect":
             self.plain(307, {"Location": server.elsewhere})
             return
+        if (case, method) in SILENT:
+            threading.Event().wait(20)
+            return
         legacy = case in ("legacy 400 empty", "legacy 400 json", "legacy 404", "session")
         if method == "server/discover":
             if case == "legacy 400 empty":
                 self.plain(400)
             elif case == "legacy 400 json":
                 self.reply({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no session"}}, 400)
-            elif case in ("legacy 404", "session"):
+            elif case in ("legacy 404", "session", "silent on initialize"):
                 self.plain(404)
             elif case == "500 on probe":
                 self.plain(500)

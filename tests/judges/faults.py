@@ -11,9 +11,9 @@ import sys
 import time
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,6 +33,8 @@ class Row:
     part: str
     tests: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Sizes for which `make test` has no time."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,14 @@ def read_catalogue() -> dict[str, Row]:
             yield from collect(other)
 
     return {
-        name: Row(name, entry["text"], part, tuple(dict.fromkeys(collect(name))), tuple(entry.get("command", ())))
+        name: Row(
+            name,
+            entry["text"],
+            part,
+            tuple(dict.fromkeys(collect(name))),
+            tuple(entry.get("command", ())),
+            entry.get("environment", {}),
+        )
         for name, (part, entry) in entries.items()
     }
 
@@ -100,6 +109,7 @@ def run(row: Row) -> Outcome:
     process = subprocess.Popen(
         [sys.executable, *(row.command or pytest)],
         cwd=ROOT,
+        env={**os.environ, **row.environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

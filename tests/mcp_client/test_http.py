@@ -14,6 +14,7 @@ from mcp_server.sample_server import Running, running
 from toolmason import McpServer, Toolbox, resource
 from toolmason._core.remote.gateway import Gateway
 from toolmason._core.toolbox.toolbox import get_state
+from toolmason.errors import RemoteError
 from toolmason.mcp_client import pool
 
 
@@ -134,6 +135,18 @@ async def test_f10_f17_f51_an_answer_that_is_none_fails_its_call_and_no_other(ca
             results = await asyncio.gather(echoed(box), echoed(box), box.refresh())
 
     assert [reason in result.error.reason for result in results[:2]] == [True, True]
+
+
+@pytest.mark.parametrize("case", ["silent on initialize", "silent on probe"])
+async def test_f04_a_server_that_never_answers_initialize_costs_its_connect_timeout(case):
+    with served(case) as server:
+        box = Toolbox(at(server, connect_timeout=0.3, required=True))
+
+        with pytest.raises(RemoteError, match=r"no response within connect_timeout=0\.3 s") as caught:
+            async with asyncio.timeout(10), box:
+                pass
+
+    assert caught.value.phase == "connect"
 
 
 async def test_f09_a_server_that_never_answers_costs_its_time_out():

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -67,14 +68,17 @@ async def test_f02_f03_a_server_that_never_answers_costs_its_time_out_and_can_be
 
 
 @pytest.mark.usefixtures("short_termination")
-async def test_f04_a_server_that_never_starts_costs_its_connect_timeout():
-    box = Toolbox(raw("never starts", connect_timeout=0.3, required=True))
+async def test_f04_a_server_that_never_starts_costs_its_connect_timeout_and_is_dead_afterwards(tmp_path):
+    log = tmp_path / "log"
+    box = Toolbox(raw("never starts", connect_timeout=1.0, required=True, env={"RAW_LOG": str(log)}))
 
-    with pytest.raises(Exception, match=r"Server 'raw', connect: no response within connect_timeout=0\.3 s") as caught:
-        async with box:
+    with pytest.raises(Exception, match=r"Server 'raw', connect: no response within connect_timeout=1 s") as caught:
+        async with asyncio.timeout(10), box:
             pass
 
     assert caught.value.phase == "connect"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(log.read_text().split()[-1]), 0)
 
 
 async def test_a_server_that_dies_at_once_says_its_last_words():

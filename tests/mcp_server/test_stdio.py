@@ -1,6 +1,7 @@
 """The transport on standard streams, as a real process."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -283,18 +284,35 @@ def test_f39b_sigterm_answers_what_was_taken_in_and_exits(started_new):
         assert server.process.wait(10) == 0
 
 
-def test_f54_many_pipelined_calls_are_each_answered_once(started):
+def test_f54_many_pipelined_calls_are_each_answered_once_when_the_answers_are_read_late(started):
+    """Back-pressure: while no answer is read, the server stops to read requests, and its memory is bounded."""
+    count = int(os.environ.get("PIPELINED_CALLS", "3000"))
+    call = {"name": "echo", "arguments": {"text": "x"}, "_meta": ENVELOPE}
+    body = line({"jsonrpc": "2.0", "id": 1234567, "method": "tools/call", "params": call})
     with started() as server:
-        count = 5000
+        server.call(0, "echo", text="x")
+        server.read()
+        before = peak_memory(server.process.pid)
+        calls = b"".join(body.replace(b"1234567", b"%d" % number) for number in range(count))
+        writer = threading.Thread(target=server.write, args=(calls,), daemon=True)
+        writer.start()
+        writer.join(1.0)
+        was_stopped = writer.is_alive()
+        found = [int(ANSWERED_ID.search(server.outlet.readline())[1]) for _ in range(count)]
+        grown = peak_memory(server.process.pid) - before
 
-        def push() -> None:
-            for number in range(count):
-                server.call(number, "echo", text="x")
-
-        threading.Thread(target=push, daemon=True).start()
-        found = [server.read()["id"] for _ in range(count)]
-
+    assert was_stopped
     assert sorted(found) == list(range(count))
+    assert grown < 50_000
+
+
+ANSWERED_ID = re.compile(rb'"id":(\d+)')
+
+
+def peak_memory(pid: int) -> int:
+    """Return the most memory that a process had, in kilobytes."""
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
+    return int(status.partition("VmHWM:")[2].split()[0])
 
 
 def test_a_question_of_a_stateless_call_comes_as_its_result(started):
