@@ -141,3 +141,25 @@ def test_a_text_that_is_too_long_for_its_pattern_is_refused():
 )
 def test_items_are_unique_as_json_values(items, unique):
     assert box_of({"type": "array", "uniqueItems": True}).call_sync("t", {"x": items}).ok is unique
+
+
+@pytest.mark.parametrize("reference", ["#/$defs/none", "http://a.example/b", "#none", "#/properties/y/%", "other"])
+@pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
+async def test_a_reference_to_nothing_is_a_problem_and_no_failure_of_the_tool(reference, keyword):
+    error = (await box_of({keyword: reference}).call("t", {"x": 1})).error
+
+    assert error.code == "invalid_arguments"
+    assert "refers to a part that it does not have" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [({"multipleOf": 1e-7}, 10**400), ({"multipleOf": 0.5}, 10**4000), ({"multipleOf": 10**400}, 1.5)],
+    ids=["tiny factor", "long number", "long factor"],
+)
+async def test_a_number_that_no_float_can_hold_is_a_problem_of_the_arguments(part, value):
+    box = Toolbox(
+        Tool.from_schema("t", "d", {"type": "object", "properties": {"x": part}}, lambda arguments, _: "done")
+    )
+
+    assert (await box.call("t", {"x": value})).error.code == "invalid_arguments"

@@ -108,6 +108,8 @@ class SchemaChecker:
                 errors = list(islice(self._validator.iter_errors(value), _MAX_ERRORS))
         except (BudgetExceeded, RecursionError):
             raise ValueError("the arguments fit too many alternatives of the schema to check them") from None
+        except import_module("referencing").exceptions.Unresolvable as error:
+            raise ValueError(f"the schema of the tool refers to a part that it does not have: {error}") from None
         if errors:
             raise SchemaMismatch(errors, self.schema)
         return dict(value)
@@ -221,10 +223,13 @@ def count_steps(keyword: str, check: Callable[..., Any]) -> Callable[..., Iterat
         width = sum(len(part) for part in (instance, keyword_value) if isinstance(part, dict | list))
         size = len(to_json(keyword_value)) if keyword in _COMPARISON_KEYWORDS else 0
         budget.spend(1 + width // 32 + size // 64)
-        for error in check(validator, keyword_value, instance, schema) or ():
-            # The error message contains the whole value.
-            budget.spend(1 + len(to_json(instance, fallback=str)) // 256)
-            yield error
+        try:
+            for error in check(validator, keyword_value, instance, schema) or ():
+                # The error message contains the whole value.
+                budget.spend(1 + len(to_json(instance, fallback=str)) // 256)
+                yield error
+        except OverflowError:  # a number that no float can hold, compared with one
+            yield _make_error("the number is too large for this schema")
 
     return check_counted
 
