@@ -25,11 +25,11 @@ _SPECIAL_NETWORKS: Final = tuple(
         *("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96"),
         *("2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16", "100::/64", "2620:4f:8000::/48"),
         *("0.0.0.0/8", "192.0.0.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.175.48.0/24"),
+        # Services of a cloud that hold a machine's credentials or configure it: AWS, Google, Scaleway, Alibaba, Azure.
+        *("fd00:ec2::/32", "fd20:ce::254/128", "fd00:42::42/128", "100.100.100.200/32", "168.63.129.16/32"),
     )
 )
 _ISATAP: Final = frozenset({0x00005EFE, 0x02005EFE})
-# Cloud metadata services, which hold a machine's credentials; the other such addresses are link-local.
-_METADATA_ADDRESSES: Final = frozenset({ipaddress.ip_address("fd00:ec2::254"), ipaddress.ip_address("100.100.100.200")})
 
 
 def classify_address(text: str) -> AddressScope:
@@ -48,8 +48,7 @@ def classify_address(text: str) -> AddressScope:
     if address.is_loopback:
         return "loopback"
     if (
-        address in _METADATA_ADDRESSES
-        or any(address in network for network in _SPECIAL_NETWORKS)
+        any(address in network for network in _SPECIAL_NETWORKS)
         or address.is_link_local
         or address.is_multicast
         or address.is_reserved
