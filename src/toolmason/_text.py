@@ -39,11 +39,11 @@ _LOOK_ALIKES: Final = dict(
 
 def make_name_key(name: str) -> str:
     """Return a key that is the same for names that a reader can take for each other."""
-    if name.isascii():
-        return name.strip().lower()
-    from unicodedata import normalize  # noqa: PLC0415 - 1 ms at start-up, needed only for such names
+    if not name.isascii():
+        from unicodedata import normalize  # noqa: PLC0415 - 1 ms at start-up, needed only for such names
 
-    return normalize("NFKC", name).strip().casefold().translate(_LOOK_ALIKES)
+        name = normalize("NFKC", name).casefold().translate(_LOOK_ALIKES)
+    return name.strip().lower().replace("1", "l").replace("0", "o").replace("rn", "m")
 
 
 def pluralize(count: int, what: str) -> str:

@@ -65,6 +65,13 @@ def test_names_that_look_the_same_have_one_key(name):
     assert {make_name_key(text) for text in same} == {make_name_key(name)}
 
 
+@pytest.mark.parametrize(
+    ("name", "other"), [("pay_all", "pay_a11"), ("load", "l0ad"), ("confirm", "confirrn"), ("LOG", "1OG")]
+)
+def test_names_whose_letters_and_digits_look_the_same_have_one_key(name, other):
+    assert make_name_key(name) == make_name_key(other)
+
+
 def make_tool(name, answer):
     return Tool.from_schema(name, "Answer.", {"type": "object"}, lambda arguments, context: answer)
 
