@@ -36,6 +36,22 @@ def test_a_long_list_says_how_many_there_are():
     assert '"force": true' in shown
 
 
+def test_many_keys_are_cut_at_a_length():
+    shown = format_arguments({f"key {number}": number for number in range(100_000)})
+
+    assert '"key 199": 199' in shown
+    assert shown.endswith("more characters …]")
+    assert len(shown) < 101_000
+
+
+def test_objects_of_objects_are_cut():
+    wide = {f"key {number}": "x" * 400 for number in range(200)}
+    shown = format_arguments({f"outer {number}": wide for number in range(200)})
+
+    assert len(shown) < 101_000
+    assert shown.endswith("more characters …]")
+
+
 def test_a_long_number_says_so():
     assert "4500 of 5000 characters left out" in format_arguments({"n": [1] * 2 + ["9" * 5000]})
 

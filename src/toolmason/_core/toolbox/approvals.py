@@ -32,6 +32,7 @@ from toolmason.errors import ApprovalDenied, ApprovalRequired, LimitExceeded, To
 
 _MAX_CHARS: Final = 500
 """Maximum number of characters shown of one value or key."""
+_MAX_TEXT: Final = 100_000
 _MAX_ITEMS: Final = 50
 """Maximum number of list items shown."""
 
@@ -161,8 +162,9 @@ async def restore_call(state: ToolboxState, call: ToolCall, result: ToolResult) 
 
 
 def format_arguments(arguments: Mapping[str, Any]) -> str:
-    """Return a call's arguments as text. Every key is present, and a truncated value states its length."""
-    return _format_value(dict(arguments))
+    """Return a call's arguments as text, with every key up to a length; a truncated value states its own."""
+    text = _format_value(dict(arguments))
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]} [… {len(text) - _MAX_TEXT} more characters …]"
 
 
 def _format_value(value: Any) -> str:
