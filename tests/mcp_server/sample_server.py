@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from toolmason import Audio, EmbeddedResource, Image, Param, ResourceLink, Toolbox, ToolContext, prompt, resource, tool
 from toolmason.mcp_server.http.app import asgi_app
-from toolmason.mcp_server.http.uvicorn_limits import make_http_server
+from toolmason.mcp_server.http.http_server import make_http_server
 
 VERSION = "2026-07-28"
 ENVELOPE = {

@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from mcp_server.sample_server import ACCEPT, ENVELOPE, Running, eventually, running, shelf
 from toolmason._core.call.long_results import ResultStore, reset_result_owner, set_result_owner
 from toolmason._wire import ByteBudget
-from toolmason.mcp_server.http import uvicorn_limits
+from toolmason.mcp_server.http import http_server
 from toolmason.mcp_server.http.app import asgi_app
 from toolmason.mcp_server.http.guard import ErrorResponse, Guard
 from toolmason.mcp_server.http.owner import ANONYMOUS, SessionTable
@@ -180,8 +180,8 @@ def slow_body(server: Running, sent: bytes = b"{") -> Any:
 
 @pytest.mark.parametrize("sent", [b"", b"{", b"x" * 10_000], ids=["none", "a byte", "some"])
 def test_d4_connections_with_unfinished_bodies_shut_nobody_out(sent: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(uvicorn_limits, "MAX_CONNECTIONS", 20)
-    monkeypatch.setattr(uvicorn_limits, "MAX_PEER_CONNECTIONS", 10)
+    monkeypatch.setattr(http_server, "MAX_CONNECTIONS", 20)
+    monkeypatch.setattr(http_server, "MAX_PEER_CONNECTIONS", 10)
     with running() as server:
         raws = [slow_body(server, sent) for _ in range(20)]
         assert eventually(lambda: len(server.server.server_state.connections) == 20)
@@ -196,8 +196,8 @@ def test_d4_connections_with_unfinished_bodies_shut_nobody_out(sent: bytes, monk
 
 
 def test_d4_a_call_in_progress_is_not_dropped_for_a_slow_body(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(uvicorn_limits, "MAX_CONNECTIONS", 5)
-    monkeypatch.setattr(uvicorn_limits, "MAX_PEER_CONNECTIONS", 1)
+    monkeypatch.setattr(http_server, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(http_server, "MAX_PEER_CONNECTIONS", 1)
     body = rpc("tools/call", {"name": "endless", "arguments": {}, "_meta": ENVELOPE})
     head = (
         b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\naccept: %b\r\n"

@@ -16,7 +16,7 @@ import pytest
 from mcp_server.sample_server import ACCEPT, ENVELOPE, Running, eventually, running, shelf
 from toolmason import Toolbox, tool
 from toolmason.mcp import token_is
-from toolmason.mcp_server.http import uvicorn_limits
+from toolmason.mcp_server.http import http_server
 
 FOREIGN_HOSTS = ["evil.com", "evil.com:80", "127.0.0.1.evil.com", "localhost.evil.com", "localhost:80@evil.com", ""]
 FOREIGN_ORIGINS = [
@@ -216,7 +216,7 @@ def test_t16_a_tool_knows_for_whom_it_is_called():
 
 def test_t17_f48_dripping_headers_are_dropped(monkeypatch: pytest.MonkeyPatch):
     """Slowloris: bytes come, a whole header never does."""
-    monkeypatch.setattr(uvicorn_limits, "HEADER_SECONDS", 0.5)
+    monkeypatch.setattr(http_server, "HEADER_SECONDS", 0.5)
     with running() as server:
         raws = [server.socket() for _ in range(50)]
         for raw in raws:
@@ -243,7 +243,7 @@ def test_t17_f48_dripping_headers_are_dropped(monkeypatch: pytest.MonkeyPatch):
 def test_t17_a_connection_that_was_refused_and_drips_is_closed(
     head: bytes, status: bytes, more: bytes, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(uvicorn_limits, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(http_server, "HEADER_SECONDS", 0.2)
     with running() as server, server.socket() as raw:
         raw.sendall(head)
         answer = raw.recv(1000)
@@ -277,9 +277,9 @@ def test_t17_a_thousand_idle_connections_leave_room_for_one_that_asks():
 
 
 def test_t17_one_machine_cannot_take_every_connection(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(uvicorn_limits, "UNLIMITED_PEERS", frozenset())
-    monkeypatch.setattr(uvicorn_limits, "MAX_PEER_CONNECTIONS", 4)
-    monkeypatch.setattr(uvicorn_limits, "HEADER_SECONDS", 600.0)
+    monkeypatch.setattr(http_server, "UNLIMITED_PEERS", frozenset())
+    monkeypatch.setattr(http_server, "MAX_PEER_CONNECTIONS", 4)
+    monkeypatch.setattr(http_server, "HEADER_SECONDS", 600.0)
     with running() as server:
         raws = [server.socket() for _ in range(12)]
         found = server.call("echo", {"text": "alive"})
@@ -292,7 +292,7 @@ def test_t17_one_machine_cannot_take_every_connection(monkeypatch: pytest.Monkey
 
 
 def test_t17_a_client_that_does_not_read_is_cut(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(uvicorn_limits, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(http_server, "READ_SECONDS", 0.3)
     params = {"name": "big", "arguments": {}, "_meta": ENVELOPE}
     body = rpc("tools/call", params)
     with running() as server, socket.socket() as raw:
@@ -320,7 +320,7 @@ def test_t17_a_client_that_does_not_read_is_cut(monkeypatch: pytest.MonkeyPatch)
     ids=["headers", "value", "address", "at once"],
 )
 def test_t17_a_head_without_end_is_cut(start: bytes, piece: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(uvicorn_limits, "HEADER_SECONDS", 60.0)
+    monkeypatch.setattr(http_server, "HEADER_SECONDS", 60.0)
     with running() as server, server.socket() as raw:
         with contextlib.suppress(OSError):
             raw.sendall(start)

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Final
 
 from toolmason._core.arguments.bind import LargeArguments
@@ -38,6 +37,7 @@ from toolmason.mcp_server.encode import (
     is_json_serializable,
     make_error_result,
     passthrough,
+    write_result,
 )
 from toolmason.mcp_server.http.owner import ANONYMOUS, Identity
 from toolmason.mcp_server.lists import ToolboxLists, ToolTraits
@@ -82,6 +82,8 @@ class Request:
     log_level: str | None = field(default=None, init=False)
     """Lowest log level that the client wants."""
     wants_progress: bool = field(default=False, init=False)
+    is_direct: bool = field(default=False, init=False)
+    """True if the result may be JSON text, because nothing but the response is made of it."""
     client: ClientProxy | None = field(default=None, init=False)
     """The client as the tool sees it; None until something needs it."""
 
@@ -132,8 +134,8 @@ class CallHandler:
     redact: bool = False
     """True to redact error messages, unless the tool sets its own `on_error`."""
 
-    async def call(self, request: Request) -> dict[str, Any]:
-        """Return the result of a call as MCP data.
+    async def call(self, request: Request) -> Any:
+        """Return the result of a call as MCP data, or as the JSON text of its fields.
 
         Raises:
             RpcError: the request itself is invalid: unknown tool, invalid state.
@@ -167,16 +169,22 @@ class CallHandler:
         client = request.client
         if client is not None and client.pending_questions and client.send_questions is None:
             return self.make_input_required(request, name, arguments)
-        encoded = await self._encode(result, traits, is_large=type(arguments) is LargeArguments)
+        is_large = type(arguments) is LargeArguments
+        encode = self._encode
+        encoded = (
+            await asyncio.to_thread(encode, result, request, traits) if is_large else encode(result, request, traits)
+        )
         if client is None or client.upstream_reply is None:
             return encoded
         return self._pass_reply_through(name, encoded, client.upstream_reply, result)
 
-    async def _encode(self, result: ToolResult, traits: Any, *, is_large: bool) -> dict[str, Any]:
+    def _encode(self, result: ToolResult, request: Request, traits: ToolTraits | None) -> Any:
         if result.error is not None:
             return self._encode_error(result, traits)
-        encode = partial(encode_result, result, self.box, structured=traits is not None and traits.structured)
-        return await asyncio.to_thread(encode) if is_large else encode()
+        is_structured = traits is not None and traits.structured
+        if is_structured and request.is_direct and request.client is None:
+            return write_result(result) or encode_result(result, self.box, structured=True)
+        return encode_result(result, self.box, structured=is_structured)
 
     async def _call_large(
         self, name: str, arguments: LargeArguments, work: Coroutine[Any, Any, ToolResult]

@@ -11,13 +11,14 @@ from typing import Any, Final, TypeAlias
 from pydantic_core import to_json
 
 from toolmason._core.run import eager_task
-from toolmason._core.run.eager_task import Suspended, TaskOutcome, run_until_first_await
+from toolmason._core.run.eager_task import EagerTask, TaskOutcome
 from toolmason.mcp_client import specification as spec
 from toolmason.mcp_client.specification import RpcError
+from toolmason.mcp_client.transport.framing import parse_json
 from toolmason.mcp_server.call_tool import ROUND_PARAMS, Request
 from toolmason.mcp_server.client_requests import RunningCall
 from toolmason.mcp_server.handlers import CAPABILITIES, Handlers
-from toolmason.mcp_server.http.guard import ErrorResponse, Headers, Receive, Send, send_json
+from toolmason.mcp_server.http.guard import ErrorResponse, HeaderPairs, Headers, Receive, send_json
 from toolmason.mcp_server.http.owner import SESSION_HEADER, Identity, Session, SessionTable
 from toolmason.mcp_server.lists import ToolTraits
 
@@ -54,16 +55,25 @@ class InFlight(dict[Hashable, "asyncio.Future[Any] | None"]):
 
 @dataclass(slots=True, eq=False, repr=False)
 class HttpExchange:
-    """One POST request, with its body read."""
+    """One POST request whose headers have been checked. The ASGI fields are not used by direct answers."""
 
-    scope: Any
     headers: Headers
+    header_pairs: HeaderPairs
     identity: Identity
-    body: bytes
-    receive: Receive
-    send: Send
+    body: bytes = b""
+    data: Any = None
+    """The parsed body."""
+    request: Request | None = None
+    """The request, if it is answered directly."""
+    running: RunningCall | None = None
+    """Its call in a session, if it was started before the application got the request."""
+    scope: Any = None
+    receive: Any = None
+    send: Any = None
 
 
+EXCHANGE_KEY: Final = "toolmason.exchange"
+"""Key of the ASGI scope that holds a request which the connection has checked and parsed."""
 RequestKey: TypeAlias = tuple[bytes, str, int | str]
 """Session id, owner, and the request id chosen by the client."""
 Forward: TypeAlias = Callable[[HttpExchange, RunningCall | None], Coroutine[Any, Any, None]]
@@ -81,10 +91,14 @@ class Dispatcher:
         self._lists = handlers.lists
         self._log_levels = handlers.subscriptions.log_levels
         self._cache_hint = handlers.cache_hint
-        self._accept_cache: dict[bytes, bool] = {}
+        self._media_types: dict[tuple[bytes, bytes], bool] = {}
+        self._valid_envelope: Any = None
         self._list_bodies: dict[bool, tuple[Any, bytes]] = {}
         self._info = handlers.info
         self._server_meta = {spec.SERVER_INFO_META_KEY: handlers.info}
+        meta = to_json(self._server_meta).replace(b"%", b"%%")
+        self._frame = b'{"jsonrpc":"2.0","id":%b,"result":{"resultType":"complete",%b,"_meta":' + meta + b"}}"
+        """Response to a call of the stateless era, without its id and its result."""
 
     # --- decisions ---------------------------------------------------------------------------------
 
@@ -93,10 +107,15 @@ class Dispatcher:
 
         `session` is None in the stateless era.
         """
-        if not _is_valid(message) or (session is None and not has_modern_envelope(message)):
+        if not _is_valid(message):
             return None
         method, params = message["method"], message.get("params") or _EMPTY
         meta = params.get("_meta") or _EMPTY
+        if session is None and meta != self._valid_envelope:
+            if not has_modern_envelope(message):
+                return None
+            # Clients send the same one in every request.
+            self._valid_envelope = meta
         traits = self._find_traits(params) if method == "tools/call" else None
         if traits is None and not _is_plain_request(method, params, modern=session is None):
             return None
@@ -104,7 +123,9 @@ class Dispatcher:
             return None
         if session is None:
             capabilities = meta[spec.CLIENT_CAPABILITIES_META_KEY]
-            return Request(method, params, message["id"], True, identity, capabilities, traits)  # noqa: FBT003 - keywords cost time
+            request = Request(method, params, message["id"], True, identity, capabilities, traits)  # noqa: FBT003 - keywords cost time
+            request.is_direct = True
+            return request
         request = Request(method, params, message["id"], False, identity, session.capabilities, traits)  # noqa: FBT003 - as above
         request.session_id, request.log_level = session_id, self._log_levels.get(session_id, "info")
         return request
@@ -121,10 +142,14 @@ class Dispatcher:
             return None
         return traits
 
-    def _accept_http(self, exchange: HttpExchange, data: Any) -> Request | None:
-        headers, identity = exchange.headers, exchange.identity
+    def accept_http(self, exchange: HttpExchange) -> Request | None:
+        """Return a POST request that is answered directly, or None if the SDK carries its answer."""
+        headers, identity, data = exchange.headers, exchange.identity, exchange.data
         # A repeated header may mean one thing to a proxy, and another to this server.
-        if len(headers) != len(exchange.scope["headers"]) or not self._accepts_json(headers):
+        if len(headers) != len(exchange.header_pairs):
+            return None
+        media_types = headers.get(b"content-type", b""), headers.get(b"accept", b"")
+        if not (self._media_types.get(media_types) or self._accepts_json(*media_types)):
             return None
         version = headers.get(_VERSION_HEADER)
         if version == _MODERN_VERSION:
@@ -142,17 +167,15 @@ class Dispatcher:
             return None
         return self.accept(data, identity, session, session_id.decode("latin-1"))
 
-    def _accepts_json(self, headers: Headers) -> bool:
-        if headers.get(b"content-type", b"").partition(b";")[0].rstrip() != b"application/json":
+    def _accepts_json(self, content_type: bytes, accept: bytes) -> bool:
+        if content_type.partition(b";")[0].rstrip() != b"application/json":
             return False
-        accept = headers.get(b"accept", b"")
-        accepted = self._accept_cache.get(accept)
-        if accepted is None:
-            media_types = {media_type.partition(b";")[0].strip() for media_type in accept.split(b",")}
-            accepted = media_types >= {b"application/json", b"text/event-stream"}
-            if len(self._accept_cache) < 64:  # noqa: PLR2004 - keeps clients from growing it
-                self._accept_cache[accept] = accepted
-        return accepted
+        accepted = {media_type.partition(b";")[0].strip() for media_type in accept.split(b",")}
+        if not accepted >= {b"application/json", b"text/event-stream"}:
+            return False
+        if len(self._media_types) < 64:  # noqa: PLR2004 - keeps clients from growing it
+            self._media_types[content_type, accept] = True
+        return True
 
     def open_session(self, message: Mapping[str, Any]) -> tuple[Session, bytes] | None:
         """Return the session that an `initialize` opens and the response, or None if the SDK has to check it."""
@@ -173,29 +196,52 @@ class Dispatcher:
 
     # --- HTTP --------------------------------------------------------------------------------------
 
-    def handle_post(self, exchange: HttpExchange, data: Any, forward: Forward) -> Coroutine[Any, Any, None]:
-        """Answer a request with a parsed body, directly or through the SDK."""
+    def start(self, exchange: HttpExchange) -> tuple[int, bytes] | EagerTask | None:
+        """Answer a request with the status and the body of its response, or start the call that the answer waits for.
+
+        None if the ASGI application has to answer it.
+        """
+        exchange.data = parse_json(exchange.body)
+        exchange.request = request = self.accept_http(exchange)
+        if request is None:
+            return None
+        if request.modern:
+            handler = self.table[request.method](request)
+            task, result, error = eager_task.start(handler, asyncio.get_running_loop())
+            return self.encode(request, result, error) if task is None else task
+        key = exchange.headers[SESSION_HEADER], exchange.identity.owner, exchange.data["id"]
+        if key in self.in_flight:
+            return None
+        outcome = self.start_in_session(request)
+        if isinstance(outcome, RunningCall):
+            exchange.running, self.in_flight[key] = outcome, None
+            return None
+        return self.encode(request, *outcome)
+
+    def handle_post(self, exchange: HttpExchange, forward: Forward) -> Coroutine[Any, Any, None]:
+        """Answer a request that ASGI carries, directly or through the SDK."""
         # Not `async def`: returning the coroutine saves a layer for each request.
-        request = self._accept_http(exchange, data)
+        request = exchange.request
         if request is not None and request.modern:
             return self._answer_stateless(request, exchange)
         if request is not None:
-            key: RequestKey | None = (exchange.headers[SESSION_HEADER], exchange.identity.owner, data["id"])
+            key: RequestKey | None = (exchange.headers[SESSION_HEADER], exchange.identity.owner, exchange.data["id"])
         else:
-            key = self._get_key(exchange, data)
-        return forward(exchange, None) if key is None else self._answer_once(request, key, exchange, forward)
+            key = self._get_key(exchange)
+        return forward(exchange, None) if key is None else self._answer_once(key, exchange, forward)
 
-    async def _answer_once(
-        self, request: Request | None, key: RequestKey, exchange: HttpExchange, forward: Forward
-    ) -> None:
+    async def _answer_once(self, key: RequestKey, exchange: HttpExchange, forward: Forward) -> None:
         """Answer a request whose id must not be in use."""
-        if key in self.in_flight:
+        request = exchange.request
+        outcome: TaskOutcome | RunningCall | None = exchange.running
+        if outcome is None and key in self.in_flight:
             # The client could not distinguish two responses with one id, and the SDK loses the first.
             await ErrorResponse(400, DUPLICATE_ID_MESSAGE, id=key[2])(exchange.send)
             return
         self.in_flight[key] = None
         try:
-            outcome = None if request is None else self.start_in_session(request)
+            if outcome is None and request is not None:
+                outcome = self.start_in_session(request)
             if isinstance(outcome, RunningCall) and not outcome.stream.is_needed:
                 outcome = await self.wait_in_session(outcome, key)
             if outcome is None or isinstance(outcome, RunningCall):
@@ -206,8 +252,9 @@ class Dispatcher:
         finally:
             del self.in_flight[key]
 
-    def _get_key(self, exchange: HttpExchange, data: Any) -> RequestKey | None:
-        """Return the key of a request, or None if its id need not be unique."""
+    def _get_key(self, exchange: HttpExchange) -> RequestKey | None:
+        """Return the key of a request, or None if its id need not be unique. A cancellation is carried out."""
+        data = exchange.data
         session_id, owner = exchange.headers.get(SESSION_HEADER), exchange.identity.owner
         if session_id is None or exchange.headers.get(_VERSION_HEADER) == _MODERN_VERSION:
             return None
@@ -218,16 +265,12 @@ class Dispatcher:
         return None
 
     async def _answer_stateless(self, request: Request, exchange: HttpExchange) -> None:
-        result: Any = None
-        error: Exception | None = None
-        try:
-            result, suspended = run_until_first_await(self.table[request.method](request))
-            if suspended is not None:
-                result = await _wait_unless_disconnected(suspended, exchange.receive)
-                if result is None:
-                    return
-        except Exception as raised:  # noqa: BLE001 - any error becomes a response
-            error = raised
+        task, result, error = eager_task.start(self.table[request.method](request), asyncio.get_running_loop())
+        if task is not None:
+            outcome = await _wait_unless_disconnected(task, exchange.receive)
+            if outcome is None:
+                return
+            result, error = outcome
         status, body = self.encode(request, result, error)
         await send_json(exchange.send, status, body)
 
@@ -286,11 +329,15 @@ class Dispatcher:
         status = spec.HTTP_STATUS_BY_CODE.get(error.code, 200) if request.modern else 200
         return status, to_json({"jsonrpc": "2.0", "id": request.id, "error": error_body})
 
-    def _encode_result(self, request: Request, result: Mapping[str, Any]) -> bytes:
-        if request.modern:
-            own_meta = result.get("_meta")
-            meta = {**self._server_meta, **own_meta} if own_meta else self._server_meta
-            result = {"resultType": "complete", **result, "_meta": meta}
+    def _encode_result(self, request: Request, result: Any) -> bytes:
+        request_id = b"%d" % request.id if type(request.id) is int else to_json(request.id)
+        if type(result) is bytes:
+            return self._frame % (request_id, result)
+        if not request.modern:
+            return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (request_id, to_json(result))
+        if "_meta" not in result and "resultType" not in result:
+            return self._frame % (request_id, to_json(result)[1:-1])
+        result = {"resultType": "complete", **result, "_meta": {**self._server_meta, **result.get("_meta", {})}}
         return to_json({"jsonrpc": "2.0", "id": request.id, "result": result})
 
     def _encode_list(self, request: Request, page: Mapping[str, Any]) -> bytes:
@@ -303,20 +350,15 @@ class Dispatcher:
         return b'{"jsonrpc":"2.0","id":%b,%b' % (to_json(request.id), known[1])
 
 
-async def _wait_unless_disconnected(suspended: Suspended, receive: Receive) -> Any:
+async def _wait_unless_disconnected(task: EagerTask, receive: Receive) -> TaskOutcome | None:
     """Wait for a call. Return None if the client disconnects, which cancels the call."""
-    task = asyncio.current_task()
     disconnected = asyncio.ensure_future(receive())
-    if task is not None:
-        disconnected.add_done_callback(lambda found: None if found.cancelled() else task.cancel())
     try:
-        return await suspended
-    except asyncio.CancelledError:
-        if task is not None and disconnected.done() and task.uncancel() == 0:
-            return None
-        raise
+        await asyncio.wait((task, disconnected), return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
     finally:
         disconnected.cancel()
+        task.cancel()
 
 
 def _is_valid(message: Any) -> bool:
@@ -342,12 +384,14 @@ def _is_plain_request(method: str, params: Mapping[str, Any], *, modern: bool) -
 
 def _matches_headers(headers: Headers, request: Request) -> bool:
     """Return True if the headers of the stateless era match the body."""
-    if headers.get(b"mcp-method") != request.method.encode("utf-8", "replace"):
-        return False
     if request.method != "tools/call":
-        return True
-    name, name_header = request.params["name"], headers.get(b"mcp-name", b"")
-    return name.isascii() and name_header == name.encode() and not name_header.startswith(b"=?")
+        return headers.get(b"mcp-method") == request.method.encode()
+    name_header = headers.get(b"mcp-name", b"")
+    return (
+        headers.get(b"mcp-method") == b"tools/call"
+        and name_header == request.params["name"].encode("ascii", "replace")
+        and b"?" not in name_header
+    )
 
 
 def has_modern_envelope(message: Mapping[str, Any]) -> bool:

@@ -27,7 +27,7 @@ from toolmason.mcp_server.tasks import ServedTask
 
 _log = logging.getLogger("toolmason.mcp_server")
 
-Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, dict[str, Any]]]
+Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, Any]]
 CAPABILITIES: Final[Mapping[str, Any]] = {
     "completions": {},
     "logging": {},

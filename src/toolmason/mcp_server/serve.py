@@ -55,7 +55,7 @@ def _serve_http(
                 f"the names that clients use, and auth= to check who may call."
             )
         allowed_hosts = LOOPBACK_HOSTS
-    from toolmason.mcp_server.http.uvicorn_limits import make_http_server  # noqa: PLC0415 - loads uvicorn
+    from toolmason.mcp_server.http.http_server import make_http_server  # noqa: PLC0415 - loads uvicorn
 
     server = make_http_server(asgi_app(box, allowed_hosts=allowed_hosts, **app_options), host, port, grace, started)
     _run_until_signal(server.run, lambda: setattr(server, "should_exit", True))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Awaitable, Coroutine, Generator
+from collections.abc import Awaitable, Coroutine
 from contextvars import Context, copy_context
 from types import CoroutineType
 from typing import Any, TypeAlias
@@ -192,39 +192,3 @@ else:
             except asyncio.CancelledError as cancelled:
                 error = cancelled
             self.step(error)
-
-
-class Suspended:
-    """Coroutine that has started and is suspended. Await it in the same task."""
-
-    __slots__ = ("_coroutine", "_waits_for")
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
-        self._coroutine, self._waits_for = coroutine, waits_for
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        coroutine = self._coroutine
-        waits_for = self._waits_for
-        try:
-            while True:
-                try:
-                    sent = yield waits_for
-                except BaseException as error:  # noqa: BLE001 - a cancellation belongs to the inner coroutine
-                    waits_for = coroutine.throw(error)
-                else:
-                    waits_for = coroutine.send(sent)
-        except StopIteration as end:
-            return end.value
-
-
-def run_until_first_await(coroutine: Coroutine[Any, Any, Any]) -> tuple[Any, Suspended | None]:
-    """Return the value of a coroutine that does not suspend, or the suspended coroutine.
-
-    Raises:
-        BaseException: any exception the coroutine raises before it suspends.
-    """
-    try:
-        waits_for = coroutine.send(None)
-    except StopIteration as end:
-        return end.value, None
-    return None, Suspended(coroutine, waits_for)

@@ -16,7 +16,7 @@ from toolmason._wire import LARGE_JSON_BYTES
 from toolmason.errors import ConfigError
 from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_json, parse_large_json
 from toolmason.mcp_server.client_requests import ORIGIN_KEY, Origin, RunningCall
-from toolmason.mcp_server.dispatch import Dispatcher, HttpExchange
+from toolmason.mcp_server.dispatch import EXCHANGE_KEY, Dispatcher, HttpExchange
 from toolmason.mcp_server.handlers import Handlers
 from toolmason.mcp_server.http.guard import (
     LOOPBACK_HOSTS,
@@ -25,12 +25,14 @@ from toolmason.mcp_server.http.guard import (
     Bearer,
     ErrorResponse,
     Guard,
+    HeaderPairs,
+    Headers,
     Receive,
     Send,
     VerifyToken,
     send_json,
 )
-from toolmason.mcp_server.http.owner import ANONYMOUS, SESSION_HEADER, SessionTable, get_peer
+from toolmason.mcp_server.http.owner import ANONYMOUS, SESSION_HEADER, Identity, SessionTable, get_peer
 
 if TYPE_CHECKING:
     from toolmason.mcp_server.http.replay import SessionManager
@@ -39,6 +41,8 @@ _log = logging.getLogger("toolmason.mcp_server")
 
 MAX_SESSIONS: Final = 1000
 SESSION_IDLE_SECONDS: Final = 30 * 60.0
+MAX_DIRECT_BYTES: Final = 64 * 1024
+"""Maximum body of a request that is answered without ASGI. Those of all connections fit into the limits of `Guard`."""
 _SESSION_HEADERS: Final = frozenset({SESSION_HEADER, b"mcp-method"})
 """Headers of a request that opens no session."""
 
@@ -58,6 +62,7 @@ class McpApp:
         self.manager = self._make_manager()
         self.sessions = SessionTable(max_sessions, SESSION_IDLE_SECONDS)
         self.dispatcher = Dispatcher(self.handlers, self.sessions)
+        self._max_direct_bytes = min(MAX_DIRECT_BYTES, guard.max_body_bytes)
         self._well_known = "/.well-known/oauth-protected-resource"
         self._stop: asyncio.Event | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -68,35 +73,54 @@ class McpApp:
         if scope["type"] != "http":
             await self._handle_other_type(scope["type"], receive, send)
             return
-        header_pairs = scope["headers"]
+        exchange: HttpExchange | None = scope.get(EXCHANGE_KEY) or await self._receive(scope, receive, send)
+        if exchange is None:
+            return
+        exchange.scope, exchange.receive, exchange.send = scope, receive, send
+        if isinstance(exchange.data, UnreadableMessage):
+            reason = f"The body cannot be read: {exchange.data.reason}."
+            await ErrorResponse(400, reason, code=PARSE_ERROR, id=exchange.data.id)(send)
+            return
+        await self.dispatcher.handle_post(exchange, self._forward)
+
+    def admit(self, headers: Headers, header_pairs: HeaderPairs) -> HttpExchange | None:
+        """Return a POST request to the endpoint that may be answered directly when its body has arrived.
+
+        None if its headers are invalid or unusual, or if a function of the application has to check its token.
+        """
+        length = headers.get(b"content-length", b"")
+        # A number of six digits or more is above the limit.
+        if not 0 < len(length) < 6 or int(length) > self._max_direct_bytes or b"expect" in headers:  # noqa: PLR2004
+            return None
+        if self.guard.check_headers(headers, header_pairs) is not None:
+            return None
+        identity = ANONYMOUS if self.guard.bearer is None else self.guard.identify(headers)
+        return HttpExchange(headers, header_pairs, identity) if isinstance(identity, Identity) else None
+
+    async def _receive(self, scope: Any, receive: Receive, send: Send) -> HttpExchange | None:
+        """Return a POST request with its body. Answer others, and those that are invalid, and return None."""
+        header_pairs, path = scope["headers"], scope["path"].removeprefix(scope.get("root_path", ""))
         headers = dict(header_pairs)
         refusal = self.guard.check_headers(headers, header_pairs)
-        if refusal is not None:
-            await refusal(send)
-            return
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if path != self.path and path.rstrip("/") != self.path.rstrip("/"):
+        if refusal is None and path != self.path and path.rstrip("/") != self.path.rstrip("/"):
             await self._handle_other_path(path, scope["method"], send)
-            return
-        principal = await self.guard.authenticate(headers) if self.guard.bearer is not None else ANONYMOUS
-        if isinstance(principal, ErrorResponse):
-            await principal(send)
-            return
-        if scope["method"] == "POST":
-            body = await self.guard.read_body(headers, receive, scope, principal)
-            if isinstance(body, ErrorResponse):
-                await body(send)
-            if not isinstance(body, bytes):
-                return
-            data = parse_json(body) if len(body) <= LARGE_JSON_BYTES else await asyncio.to_thread(_parse_large, body)
-            if isinstance(data, UnreadableMessage):
-                reason = f"The body cannot be read: {data.reason}."
-                await ErrorResponse(400, reason, code=PARSE_ERROR, id=data.id)(send)
-                return
-            exchange = HttpExchange(scope, headers, principal, body, receive, send)
-            await self.dispatcher.handle_post(exchange, data, self._forward)
-        else:
-            await self._handle_with_sdk(scope, Origin(principal), receive, send)
+            return None
+        identity = refusal or (ANONYMOUS if self.guard.bearer is None else await self.guard.authenticate(headers))
+        if not isinstance(identity, Identity):
+            await identity(send)
+            return None
+        if scope["method"] != "POST":
+            await self._handle_with_sdk(scope, Origin(identity), receive, send)
+            return None
+        body = await self.guard.read_body(headers, receive, scope, identity)
+        if isinstance(body, ErrorResponse):
+            await body(send)
+        if not isinstance(body, bytes):
+            return None
+        data = parse_json(body) if len(body) <= LARGE_JSON_BYTES else await asyncio.to_thread(_parse_large, body)
+        exchange = HttpExchange(headers, header_pairs, identity, body, data)
+        exchange.request = self.dispatcher.accept_http(exchange)
+        return exchange
 
     async def _handle_other_type(self, kind: str, receive: Receive, send: Send) -> None:
         if kind == "lifespan":

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from pydantic_core import to_json
 
-from toolmason._core.run.eager_task import run_until_first_await
 from toolmason._core.run.execute import DeadlinePassed, await_with_timeout, call_user_function
 from toolmason._core.values.policy import EngineSettings
 from toolmason._wire import ByteBudget
@@ -22,6 +21,7 @@ from toolmason.mcp_server.http.owner import ANONYMOUS, Identity, get_peer, make_
 _log = logging.getLogger("toolmason.mcp_server")
 
 Headers: TypeAlias = Mapping[bytes, bytes]
+HeaderPairs: TypeAlias = list[tuple[bytes, bytes]]
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
 Send: TypeAlias = Callable[[Any], Awaitable[None]]
 Principal: TypeAlias = str | Mapping[str, Any] | None
@@ -163,15 +163,27 @@ class Guard:
         own_host = (host or b"").decode("latin-1").lower()
         return parts.scheme in ("http", "https") and bool(parts.netloc) and parts.netloc == own_host
 
-    async def authenticate(self, headers: Headers) -> Identity | ErrorResponse:
-        """Return the identity of the caller, or an error. Without authentication, the caller is anonymous."""
+    def identify(self, headers: Headers) -> Identity | ErrorResponse | str:
+        """Return the identity of the caller, an error, or the token if a function of the application checks it.
+
+        Without authentication, the caller is anonymous.
+        """
         if self.bearer is None:
             return ANONYMOUS
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return self._make_unauthorized("A bearer token is required.", "")
+        if not isinstance(self.bearer.verify, SecretCheck):
+            return token.strip()
+        return self._make_identity(self.bearer.verify(token.strip()), token.strip())
+
+    async def authenticate(self, headers: Headers) -> Identity | ErrorResponse:
+        """Return the identity of the caller, or an error."""
+        token = self.identify(headers)
+        if not isinstance(token, str):
+            return token
         try:
-            verified = await self._verify(self.bearer.verify, token.strip())
+            verified = await self._verify(token)
         except DeadlinePassed:
             # Not 401: the client would discard a token that may be valid.
             _log.warning("bearer token check did not finish within %g s", self.verify_seconds)
@@ -180,13 +192,15 @@ class Guard:
         except Exception as error:  # noqa: BLE001 - reject if in doubt; the message may contain the token
             _log.error("bearer token check failed: %s", type(error).__name__)
             verified = None
+        return self._make_identity(verified, token)
+
+    def _make_identity(self, verified: Any, token: str) -> Identity | ErrorResponse:
         if not verified:
             return self._make_unauthorized("The bearer token is not valid.", "invalid_token")
-        return make_identity(verified, token.strip())
+        return make_identity(verified, token)
 
-    async def _verify(self, verify: VerifyToken, token: str) -> Any:
-        if isinstance(verify, SecretCheck):
-            return verify(token)
+    async def _verify(self, token: str) -> Any:
+        verify: Any = self.bearer and self.bearer.verify
         settings = EngineSettings()
         work = call_user_function(verify, token, settings=settings)
         return await await_with_timeout(work, self.verify_seconds, "auth=", settings.cancel_grace)
@@ -228,26 +242,26 @@ class Guard:
         length = headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length) > self.max_body_bytes):
             return ErrorResponse(413, f"The body is larger than {self.max_body_bytes} bytes.")
-        message, suspended = run_until_first_await(receive())
-        if suspended is None and not message.get("more_body"):
-            whole: bytes = message.get("body", b"")
-            if len(whole) > self.max_body_bytes:
-                return ErrorResponse(413, f"The body is larger than {self.max_body_bytes} bytes.")
-            return whole if message["type"] == "http.request" else None
-        deadline, client = asyncio.timeout(self.body_seconds), get_peer(scope, identity)
-        self.unfinished.grow(deadline, client, 0)
+        deadline, is_split = asyncio.timeout(self.body_seconds), False
         try:
             async with deadline:
-                first_part = message if suspended is None else await suspended
-                return await self._read_rest(first_part, receive, deadline, client)
+                message = await receive()
+                if is_split := bool(message.get("more_body")):
+                    self.unfinished.grow(deadline, client := get_peer(scope, identity), 0)
+                    return await self._read_parts(message, receive, deadline, client)
+                whole: bytes = message.get("body", b"")
+                if len(whole) > self.max_body_bytes:
+                    return ErrorResponse(413, f"The body is larger than {self.max_body_bytes} bytes.")
+                return whole if message["type"] == "http.request" else None
         except TimeoutError:
-            if deadline not in self.unfinished:
+            if is_split and deadline not in self.unfinished:
                 return ErrorResponse(503, "Too many bodies are unfinished. Send the request again.", _CLOSE)
             return ErrorResponse(408, f"The body did not arrive within {self.body_seconds:g} s.", _CLOSE)
         finally:
-            self.unfinished.release(deadline)
+            if is_split:
+                self.unfinished.release(deadline)
 
-    async def _read_rest(
+    async def _read_parts(
         self, message: Any, receive: Receive, deadline: asyncio.Timeout, client: str
     ) -> bytes | ErrorResponse | None:
         parts: list[bytes] = []
