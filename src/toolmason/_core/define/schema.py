@@ -172,8 +172,9 @@ def _make_patient(node: Any) -> Any:
         changes["fail_fast"] = True
         for key in ("items_schema", "keys_schema"):
             inner = changes.get(key)
+            # The items of a tuple have a schema each.
             if isinstance(inner, dict) and (key == "keys_schema" or inner["type"] not in _QUICK_TYPES):
-                changes[key] = core_schema.no_info_after_validator_function(lambda value: value, inner)
+                changes[key] = core_schema.no_info_after_validator_function(lambda value: value, cast("Any", inner))
     return {**node, **changes}
 
 
