@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -24,7 +25,6 @@ from toolmason.mcp_server.encode import (
     make_template_entry,
     make_tool_entry,
 )
-from toolmason.mcp_server.signed_state import decode_exact, encode_exact
 
 PAGE_SIZE: Final = 1000
 MAX_COMPLETIONS: Final = 100
@@ -129,9 +129,10 @@ class ToolboxLists:
             "resources": self.resources,
             "resourceTemplates": self.templates,
         }[kind]
-        start = 0 if cursor is None else _decode_cursor(cursor)
-        if start and start >= len(entries):
-            raise _make_cursor_error()
+        starts = {_encode_cursor(start): start for start in range(self.page_size, len(entries), self.page_size)}
+        if cursor is not None and cursor not in starts:
+            raise RpcError(INVALID_PARAMS, "This server did not issue the cursor.")
+        start = 0 if cursor is None else starts[cursor]
         end = start + self.page_size
         page: dict[str, Any] = {kind: entries[start:end]}
         if end < len(entries):
@@ -153,21 +154,7 @@ def _make_traits(tool: Tool, entry: Mapping[str, Any]) -> ToolTraits:
 
 
 def _encode_cursor(offset: int) -> str:
-    return encode_exact(f"page:{offset}".encode())
-
-
-def _decode_cursor(cursor: str) -> int:
-    try:
-        offset = int(decode_exact(cursor).decode("ascii").removeprefix("page:"))
-    except ValueError:
-        raise _make_cursor_error() from None
-    if offset <= 0 or _encode_cursor(offset) != cursor:
-        raise _make_cursor_error()
-    return offset
-
-
-def _make_cursor_error() -> RpcError:
-    return RpcError(INVALID_PARAMS, "This server did not issue the cursor.")
+    return urlsafe_b64encode(b"page:%d" % offset).decode("ascii").rstrip("=")
 
 
 def find_completions(schema: Mapping[str, Any], name: str, prefix: str) -> list[str]:
