@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Literal
@@ -15,7 +14,7 @@ from toolmason._core.catalog.resources import Resource
 from toolmason._core.define.tool import LazyTool, Tool, compile_tool, get_root
 from toolmason._core.load.json_forms import wraps_result
 from toolmason._core.toolbox.toolbox import Toolbox
-from toolmason._core.values.content import CONTENT_TYPES, Audio, Content, EmbeddedResource, Image, ResourceLink, Text
+from toolmason._core.values.content import CONTENT_TYPES, ResourceLink, encode_part
 from toolmason._core.values.results import ToolResult
 from toolmason.errors import ResultError, ToolCallError, ToolError
 from toolmason.mcp_client.calls.result_marks import (
@@ -140,32 +139,6 @@ def make_template_entry(item: Resource) -> dict[str, Any]:
 
 def _drop_none(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def encode_part(part: Content) -> dict[str, Any]:
-    """Return the content block of a content part."""
-    match part:
-        case Text(text):
-            return {"type": "text", "text": text}
-        case Image(data, mime_type):
-            return {"type": "image", "data": _encode_base64(data), "mimeType": mime_type}
-        case Audio(data, mime_type):
-            return {"type": "audio", "data": _encode_base64(data), "mimeType": mime_type}
-        case ResourceLink(uri, name, mime_type, description):
-            link = {"type": "resource_link", "uri": uri, "name": name or uri}
-            return link | _drop_none(mimeType=mime_type, description=description)
-        case EmbeddedResource():
-            return {"type": "resource", "resource": encode_contents(part)}
-
-
-def encode_contents(part: EmbeddedResource) -> dict[str, Any]:
-    """Return the contents of an embedded resource."""
-    body = {"text": part.text} if part.text is not None else {"blob": _encode_base64(part.data or b"")}
-    return {"uri": part.uri, **_drop_none(mimeType=part.mime_type), **body}
-
-
-def _encode_base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
 
 
 def encode_result(result: ToolResult, box: Toolbox, *, structured: bool) -> dict[str, Any]:

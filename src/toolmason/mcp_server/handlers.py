@@ -13,13 +13,13 @@ from toolmason._core.define.context import ToolContext
 from toolmason._core.remote.gateway import Gateway
 from toolmason._core.toolbox.options import make_ledger
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
-from toolmason._core.values.content import EmbeddedResource
+from toolmason._core.values.content import EmbeddedResource, encode_contents
 from toolmason.errors import Abort, InvalidArguments, RemoteError, ToolmasonError
 from toolmason.mcp_client import specification as spec
 from toolmason.mcp_client.specification import RpcError, get_server_error
 from toolmason.mcp_server.call_tool import ROUND_PARAMS, CallHandler, Request
 from toolmason.mcp_server.client_requests import MissingCapability, NeedsInput, make_capability_error
-from toolmason.mcp_server.encode import encode_contents, encode_messages, without_hop_fields
+from toolmason.mcp_server.encode import encode_messages, without_hop_fields
 from toolmason.mcp_server.lists import MAX_COMPLETIONS, ToolboxLists, find_completions
 from toolmason.mcp_server.signed_state import StateSigner
 from toolmason.mcp_server.subscriptions import Subscriptions

@@ -148,7 +148,7 @@ def dump_part(part: Content) -> dict[str, Any]:
     """Return a content part as JSON data. Bytes are base64-encoded."""
     fields = {name: getattr(part, name) for name in part.__slots__}
     if isinstance(fields.get("data"), bytes):
-        fields["data"] = base64.b64encode(fields["data"]).decode("ascii")
+        fields["data"] = _encode_base64(fields["data"])
     return {
         "type": _PART_TYPE_NAMES[type(part)],
         **{name: value for name, value in fields.items() if value is not None},
@@ -161,6 +161,31 @@ def load_part(data: Mapping[str, Any]) -> Content:
     if isinstance(fields.get("data"), str):
         fields["data"] = base64.b64decode(fields["data"])
     return _PART_TYPES[data["type"]](**fields)
+
+
+def _encode_base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def encode_part(part: Content) -> dict[str, Any]:
+    """Return a content part as a content block of MCP."""
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case Image(data, mime_type) | Audio(data, mime_type):
+            return {"type": _PART_TYPE_NAMES[type(part)], "data": _encode_base64(data), "mimeType": mime_type}
+        case ResourceLink(uri, name, mime_type, description):
+            fields = {"uri": uri, "name": name or uri, "mimeType": mime_type, "description": description}
+            return {"type": "resource_link", **{key: value for key, value in fields.items() if value is not None}}
+        case EmbeddedResource():
+            return {"type": "resource", "resource": encode_contents(part)}
+
+
+def encode_contents(part: EmbeddedResource) -> dict[str, Any]:
+    """Return the contents of a resource, as MCP data."""
+    body = {"text": part.text} if part.text is not None else {"blob": _encode_base64(part.data or b"")}
+    mime_type = {} if part.mime_type is None else {"mimeType": part.mime_type}
+    return {"uri": part.uri, **mime_type, **body}
 
 
 def describe_part(part: Content) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-from typing import Any, Final
+from typing import Final
 
 from typing_extensions import override
 
-from toolmason._core.values.content import Audio, Content, EmbeddedResource, Image, ResourceLink
+from toolmason._core.values.content import Content, Text, encode_part
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.results import ToolResult
 from toolmason.providers.aliases import ToolNames
@@ -45,23 +44,7 @@ class McpFormat(Format):
 
 
 def _format_part(part: Content) -> Body:
-    match part:
-        case Image(data, mime_type):
-            return {"type": "image", "data": base64.b64encode(data).decode("ascii"), "mimeType": mime_type}
-        case Audio(data, mime_type):
-            return {"type": "audio", "data": base64.b64encode(data).decode("ascii"), "mimeType": mime_type}
-        case ResourceLink(uri, name, mime_type, description):
-            optional_fields = {"mimeType": mime_type, "description": description}
-            return {"type": "resource_link", "uri": uri, "name": name or uri, **_drop_none(optional_fields)}
-        case EmbeddedResource(uri, text, data, mime_type):
-            contents = {"text": text} if data is None else {"blob": base64.b64encode(data).decode("ascii")}
-            return {"type": "resource", "resource": {"uri": uri, **contents, **_drop_none({"mimeType": mime_type})}}
-        case _:
-            return {"type": "text", "text": part_to_text(part)}
-
-
-def _drop_none(fields: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if value is not None}
+    return {"type": "text", "text": part_to_text(part)} if isinstance(part, Text) else encode_part(part)
 
 
 FORMAT: Final = McpFormat()
