@@ -14,11 +14,10 @@ from toolmason._core.run import eager_task
 from toolmason._core.run.eager_task import EagerTask, TaskOutcome
 from toolmason.mcp_client import specification as spec
 from toolmason.mcp_client.specification import RpcError
-from toolmason.mcp_client.transport.framing import parse_json
 from toolmason.mcp_server.call_tool import ROUND_PARAMS, Request
 from toolmason.mcp_server.client_requests import RunningCall
 from toolmason.mcp_server.handlers import CAPABILITIES, Handlers
-from toolmason.mcp_server.http.guard import ErrorResponse, HeaderPairs, Headers, Receive, send_json
+from toolmason.mcp_server.http.guard import ErrorResponse, HeaderPairs, Headers, send_json
 from toolmason.mcp_server.http.owner import SESSION_HEADER, Identity, Session, SessionTable
 from toolmason.mcp_server.lists import ToolTraits
 
@@ -63,10 +62,10 @@ class HttpExchange:
     body: bytes = b""
     data: Any = None
     """The parsed body."""
-    request: Request | None = None
-    """The request, if it is answered directly."""
-    running: RunningCall | None = None
-    """Its call in a session, if it was started before the application got the request."""
+    request: Any = None
+    """The `Request`, if it is answered directly."""
+    started: tuple[int, bytes] | EagerTask | RunningCall | None = None
+    """Status and body of the response, or the call that it waits for; None if the SDK has to answer the request."""
     scope: Any = None
     receive: Any = None
     send: Any = None
@@ -196,61 +195,70 @@ class Dispatcher:
 
     # --- HTTP --------------------------------------------------------------------------------------
 
-    def start(self, exchange: HttpExchange) -> tuple[int, bytes] | EagerTask | None:
-        """Answer a request with the status and the body of its response, or start the call that the answer waits for.
-
-        None if the ASGI application has to answer it.
-        """
-        exchange.data = parse_json(exchange.body)
+    def start(self, exchange: HttpExchange) -> None:
+        """Start a request if it is answered directly: answer it, or run its call until it waits."""
         exchange.request = request = self.accept_http(exchange)
         if request is None:
-            return None
+            return
         if request.modern:
             handler = self.table[request.method](request)
             task, result, error = eager_task.start(handler, asyncio.get_running_loop())
-            return self.encode(request, result, error) if task is None else task
+            exchange.started = self.encode(request, result, error) if task is None else task
+            return
         key = exchange.headers[SESSION_HEADER], exchange.identity.owner, exchange.data["id"]
         if key in self.in_flight:
-            return None
+            return
         outcome = self.start_in_session(request)
         if isinstance(outcome, RunningCall):
-            exchange.running, self.in_flight[key] = outcome, None
-            return None
-        return self.encode(request, *outcome)
+            self.in_flight[key] = None
+            exchange.started = outcome
+        else:
+            exchange.started = self.encode(request, *outcome)
 
     def handle_post(self, exchange: HttpExchange, forward: Forward) -> Coroutine[Any, Any, None]:
-        """Answer a request that ASGI carries, directly or through the SDK."""
+        """Answer a request that ASGI carries, after `start`."""
         # Not `async def`: returning the coroutine saves a layer for each request.
-        request = exchange.request
-        if request is not None and request.modern:
-            return self._answer_stateless(request, exchange)
-        if request is not None:
-            key: RequestKey | None = (exchange.headers[SESSION_HEADER], exchange.identity.owner, exchange.data["id"])
-        else:
-            key = self._get_key(exchange)
-        return forward(exchange, None) if key is None else self._answer_once(key, exchange, forward)
+        started = exchange.started
+        if isinstance(started, tuple):
+            return send_json(exchange.send, *started)
+        if isinstance(started, EagerTask):
+            return self._answer_unless_disconnected(exchange, started)
+        key = self._get_key(exchange)
+        return forward(exchange, None) if key is None else self._answer_once(key, exchange, started, forward)
 
-    async def _answer_once(self, key: RequestKey, exchange: HttpExchange, forward: Forward) -> None:
+    async def _answer_once(
+        self, key: RequestKey, exchange: HttpExchange, running: RunningCall | None, forward: Forward
+    ) -> None:
         """Answer a request whose id must not be in use."""
-        request = exchange.request
-        outcome: TaskOutcome | RunningCall | None = exchange.running
-        if outcome is None and key in self.in_flight:
+        if running is None and key in self.in_flight:
             # The client could not distinguish two responses with one id, and the SDK loses the first.
             await ErrorResponse(400, DUPLICATE_ID_MESSAGE, id=key[2])(exchange.send)
             return
         self.in_flight[key] = None
         try:
-            if outcome is None and request is not None:
-                outcome = self.start_in_session(request)
+            outcome: TaskOutcome | RunningCall | None = running
+            if running is None and exchange.request is not None:
+                # Another request had its id when it arrived, and has ended since.
+                outcome = self.start_in_session(exchange.request)
             if isinstance(outcome, RunningCall) and not outcome.stream.is_needed:
                 outcome = await self.wait_in_session(outcome, key)
-            if outcome is None or isinstance(outcome, RunningCall):
+            if isinstance(outcome, tuple):
+                await send_json(exchange.send, *self.encode(exchange.request, *outcome))
+            else:
                 await forward(exchange, outcome)
-            elif request is not None:
-                status, body = self.encode(request, *outcome)
-                await send_json(exchange.send, status, body)
         finally:
             del self.in_flight[key]
+
+    async def _answer_unless_disconnected(self, exchange: HttpExchange, call: EagerTask) -> None:
+        """Answer a request when its call is done. If the client disconnects before, the call is cancelled."""
+        disconnected = asyncio.ensure_future(exchange.receive())
+        try:
+            await asyncio.wait((call, disconnected), return_when=asyncio.FIRST_COMPLETED)
+            if call.done():
+                await send_json(exchange.send, *self.encode(exchange.request, *call.result()))
+        finally:
+            disconnected.cancel()
+            call.cancel()
 
     def _get_key(self, exchange: HttpExchange) -> RequestKey | None:
         """Return the key of a request, or None if its id need not be unique. A cancellation is carried out."""
@@ -263,16 +271,6 @@ class Dispatcher:
             return session_id, owner, request_id
         self.in_flight.cancel((session_id, owner, get_cancelled_id(data)))
         return None
-
-    async def _answer_stateless(self, request: Request, exchange: HttpExchange) -> None:
-        task, result, error = eager_task.start(self.table[request.method](request), asyncio.get_running_loop())
-        if task is not None:
-            outcome = await _wait_unless_disconnected(task, exchange.receive)
-            if outcome is None:
-                return
-            result, error = outcome
-        status, body = self.encode(request, result, error)
-        await send_json(exchange.send, status, body)
 
     # --- sessions ----------------------------------------------------------------------------------
 
@@ -348,17 +346,6 @@ class Dispatcher:
                 result = {"resultType": "complete", **self._cache_hint, **page, "_meta": self._server_meta}
             known = self._list_bodies[request.modern] = page, to_json({"result": result})[1:]
         return b'{"jsonrpc":"2.0","id":%b,%b' % (to_json(request.id), known[1])
-
-
-async def _wait_unless_disconnected(task: EagerTask, receive: Receive) -> TaskOutcome | None:
-    """Wait for a call. Return None if the client disconnects, which cancels the call."""
-    disconnected = asyncio.ensure_future(receive())
-    try:
-        await asyncio.wait((task, disconnected), return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        disconnected.cancel()
-        task.cancel()
 
 
 def _is_valid(message: Any) -> bool:

@@ -119,7 +119,7 @@ class McpApp:
             return None
         data = parse_json(body) if len(body) <= LARGE_JSON_BYTES else await asyncio.to_thread(_parse_large, body)
         exchange = HttpExchange(headers, header_pairs, identity, body, data)
-        exchange.request = self.dispatcher.accept_http(exchange)
+        self.dispatcher.start(exchange)
         return exchange
 
     async def _handle_other_type(self, kind: str, receive: Receive, send: Send) -> None:

@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from typing_extensions import override
 
+from toolmason._core.run.eager_task import EagerTask
 from toolmason._wire import UNLIMITED_PEERS
+from toolmason.mcp_client.transport.framing import parse_json
 from toolmason.mcp_server.dispatch import EXCHANGE_KEY
 from toolmason.mcp_server.http.app import McpApp
 from toolmason.mcp_server.http.guard import HeaderPairs
@@ -311,12 +313,14 @@ class HttpConnection(asyncio.Protocol):
                 self._body_timer.cancel()
                 self._body_timer = None
             exchange.body = request.body
-            started = self._mcp.dispatcher.start(exchange)
+            exchange.data = parse_json(exchange.body)
+            self._mcp.dispatcher.start(exchange)
             request.is_started = True
+            started = exchange.started
             if isinstance(started, tuple):
                 self._respond(request, *started)
                 return
-            if started is not None:
+            if isinstance(started, EagerTask):
                 request.call = started
                 self._state.tasks.add(started)
                 started.add_done_callback(lambda call: self._on_call_done(request, call))
@@ -325,9 +329,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _on_call_done(self, request: HttpRequest, call: Any) -> None:
         self._state.tasks.discard(call)
-        exchange = request.exchange
-        if exchange is not None and exchange.request is not None and not self.transport.is_closing():
-            self._respond(request, *self._mcp.dispatcher.encode(exchange.request, *call.result()))
+        if request.exchange is not None and not self.transport.is_closing():
+            self._respond(request, *self._mcp.dispatcher.encode(request.exchange.request, *call.result()))
 
     def _respond(self, request: HttpRequest, status: int, body: bytes) -> None:
         """Send the response to a request that was answered here."""
