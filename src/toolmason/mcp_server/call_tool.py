@@ -8,6 +8,8 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from pydantic_core import to_json
+
 from toolmason._core.arguments.bind import LargeArguments
 from toolmason._core.call.approval import Allow, ApprovalRequest
 from toolmason._core.call.failures import make_error_result as make_redacted_result
@@ -34,7 +36,6 @@ from toolmason.mcp_server.client_requests import (
 from toolmason.mcp_server.encode import (
     encode_result,
     get_remote_name,
-    is_json_serializable,
     make_error_result,
     passthrough,
     write_result,
@@ -248,7 +249,11 @@ class CallHandler:
 
     def check_serializable(self, name: str, result: dict[str, Any]) -> dict[str, Any]:
         """Return a result, or an error result if it cannot be encoded as JSON."""
-        return result if is_json_serializable(result) else self.make_unwritable_result(name)
+        try:
+            to_json(result)
+        except ValueError:  # a lone surrogate, for example
+            return self.make_unwritable_result(name)
+        return result
 
     def make_unwritable_result(self, name: str) -> dict[str, Any]:
         """Return the result of a call whose value cannot be encoded as JSON."""

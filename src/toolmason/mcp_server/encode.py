@@ -265,15 +265,6 @@ def make_error_result(text: str, error: ToolCallError | None = None, attempts: i
     return result
 
 
-def is_json_serializable(value: Any) -> bool:
-    """Return True if data can be encoded as JSON; a lone surrogate cannot."""
-    try:
-        to_json(value)
-    except ValueError:
-        return False
-    return True
-
-
 def encode_messages(prompt_messages: Iterable[Any]) -> list[dict[str, Any]]:
     """Return the messages of a prompt. MCP has one part per message, and only user and assistant roles."""
     return [
