@@ -237,7 +237,7 @@ class Dispatcher:
         self.in_flight[key] = None
         try:
             outcome: TaskOutcome | RunningCall | None = running
-            if running is None and exchange.request is not None:
+            if running is None and exchange.request:
                 # Another request had its id when it arrived, and has ended since.
                 outcome = self.start_in_session(exchange.request)
             if isinstance(outcome, RunningCall) and not outcome.stream.is_needed:
