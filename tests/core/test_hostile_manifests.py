@@ -46,12 +46,12 @@ def redirect(path, **modules):
         pytest.param(lambda form: form["tools"][0].update(input_schema=[]), "'input_schema'", id="input schema"),
         pytest.param(lambda form: form["tools"][0].update(output_schema=1), "'output_schema'", id="output schema"),
         pytest.param(lambda form: form["tools"][0].update(options={"x": 1}), "Unknown tool option 'x'", id="option"),
-        pytest.param(lambda form: form["tools"][0].update(options={"timeout": "x"}), "'timeout'", id="timeout"),
+        pytest.param(lambda form: form["tools"][0].update(options={"timeout": "x"}), "timeout='x'", id="timeout"),
         pytest.param(
             lambda form: form["tools"][0].update(options={"timeout": -1}), "positive number of seconds", id="below zero"
         ),
-        pytest.param(lambda form: form["tools"][0].update(options={"read_only": "no"}), "'read_only'", id="effect"),
-        pytest.param(lambda form: form["tools"][0].update(options={"retry": 5}), "'retry'", id="retry"),
+        pytest.param(lambda form: form["tools"][0].update(options={"read_only": "no"}), "read_only=", id="effect"),
+        pytest.param(lambda form: form["tools"][0].update(options={"retry": 5}), "retry=5", id="retry"),
         pytest.param(
             lambda form: form["tools"][0].update(options={"retry": {"a": 1}}), "invalid retry", id="retry parts"
         ),

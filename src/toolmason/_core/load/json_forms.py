@@ -6,7 +6,7 @@ import builtins
 import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import Any, Final, TypeAlias, TypeVar
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -197,63 +197,29 @@ def load_options(data: Mapping[str, Any], make_placeholder: PlaceholderMaker, pl
     """
     keywords: dict[str, Any] = {}
     for name, value in data.items():
-        default = _DEFAULTS.get(name, MISSING)
         if isinstance(value, dict) and set(value) == {CODE_KEY} and name != "meta":
             keywords[name] = make_placeholder(name)
         elif name in ("retry", "timeout", "on_error") and value == "inherit":
             keywords[name] = INHERIT
-        elif name == "retry":
-            keywords[name] = None if value is None else _load_retry(value, place)
+        elif name == "retry" and isinstance(value, dict):
+            keywords[name] = _construct(lambda form=value: _load_retry(form), "retry", place)  # type: ignore[misc]
         elif name == "rate" and isinstance(value, dict):
             keywords[name] = _construct(lambda form=value: Rate(**_load_numbers(form)), "rate", place)  # type: ignore[misc]
-        elif name == "tags" and isinstance(value, list):
-            keywords[name] = frozenset(map(str, value))
-        elif _is_valid_option(value, default, name):
-            keywords[name] = float(value) if name == "timeout" and isinstance(value, str) else value
         else:
-            raise ConfigError(f"{place}: option {name!r} has the invalid value {clip(repr(value))}. Rebuild the file.")
+            keywords[name] = float(value) if name == "timeout" and value == "inf" else value
     return _construct(lambda: make_options(keywords), "options", place)  # type: ignore[no-any-return]
-
-
-_OPTION_TYPES: Final[dict[str, tuple[type, ...]]] = {
-    "timeout": (int, float),
-    "lock": (str,),
-    "meta": (dict,),
-    "runs_on": (str,),
-    "on_error": (str,),
-    "repeats": (str,),
-    "extra": (str,),
-    "max_concurrency": (int,),
-    "max_calls": (int,),
-    "max_result_bytes": (int,),
-}
-"""Types of the options that are not booleans."""
-
-
-def _is_valid_option(value: Any, default: Any, name: str) -> bool:
-    if default is MISSING:
-        return True  # an unknown option: `make_options` reports it with the valid ones
-    if value is None:
-        return default is None or name == "timeout"
-    kinds = _OPTION_TYPES.get(name, (bool,))
-    if name == "timeout" and value == "inf":
-        return True
-    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
 
 
 def _load_numbers(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: float(value) if value == "inf" else value for name, value in data.items()}
 
 
-def _load_retry(data: Any, place: str) -> Retry:
-    if not isinstance(data, dict):
-        raise ConfigError(f"{place}: option 'retry' has the invalid value {clip(repr(data))}. Rebuild the file.")
+def _load_retry(data: Mapping[str, Any]) -> Retry:
     names = [str(name).removeprefix("builtins:") for name in data.get("on", ())]
     # Only builtin exceptions: others would need an import. The loaded tool has the real ones.
     candidates = [getattr(builtins, name, None) for name in names]
     on = tuple(kind for kind in candidates if isinstance(kind, type) and issubclass(kind, BaseException))
-    parts: dict[str, Any] = {**data, "on": on}
-    return _construct(lambda: Retry(**parts), "retry", place)  # type: ignore[no-any-return]
+    return Retry(**{**data, "on": on})
 
 
 def _construct(make: Callable[[], Any], what: str, place: str) -> Any:
