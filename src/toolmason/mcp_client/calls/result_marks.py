@@ -10,7 +10,7 @@ and Toolmason all use this form.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -96,29 +96,20 @@ class ServerTimeout(ToolTimeout, ToolError):
     log_kind = "failure"
 
 
-class ServerLimitExceeded(LimitExceeded, ToolError):
-    """A limit of a server is reached. It never ends a run."""
-
-    server: str
-
-    @override
-    def to_model(self) -> dict[str, Any]:
-        return _name_server(super().to_model(), self.server)
-
-
 class ServerRefusal(ToolError):
-    """A server needs an approval that only its own application can give, or did not get it."""
+    """A server refused a call: its own application did not approve it, or a limit of the server is reached."""
 
     server: str
 
     @override
     def to_model(self) -> dict[str, Any]:
-        return _name_server(super().to_model(), self.server)
+        payload = super().to_model()
+        payload["error"]["server"] = self.server
+        return payload
 
 
-def _name_server(payload: dict[str, Any], server: str) -> dict[str, Any]:
-    payload["error"]["server"] = server
-    return payload
+class ServerLimitExceeded(LimitExceeded, ServerRefusal):
+    """A limit of a server is reached. It never ends a run."""
 
 
 def make_error_data(error: ToolCallError, attempts: int = 1) -> dict[str, Any]:
@@ -150,16 +141,12 @@ def restore_error(text: str, meta: Mapping[str, Any] | None, server: str) -> Too
         data = {**payload, "code": code if code in _TEXT_CODES else ToolError.code}
     message = text if payload is None else payload["message"]
     code = str(data.get("code"))
-    if make := _MAKERS.get(code):
-        error = make(data, server)
-    else:
-        kind = ServerFailure if data.get("failed") is True else ToolError
-        error = (ServerRefusal if code in (ApprovalRequired.code, ApprovalDenied.code) else kind)("")
-        if code not in _OWN_CODES and _CODE.fullmatch(code):
-            error.__dict__["code"] = code  # for this instance only
-    error.__dict__["server"] = server
+    kind = _KINDS.get(code, ServerFailure if data.get("failed") is True else ToolError)
+    error = kind.__new__(kind)  # its constructor would word the message, which the server has done
     ToolCallError.__init__(error, message, retryable=data.get("retryable") is True)
-    error.data = text
+    error.__dict__.update(_read_fields(kind, data), server=server, data=text, result_fields={})
+    if code != kind.code and code not in _OWN_CODES and _CODE.fullmatch(code):
+        error.__dict__["code"] = code  # for this instance only
     if isinstance(log_id := data.get("id"), str) and _LOG_ID.fullmatch(log_id):
         error.log_id = log_id
     if (attempts := _get_attempts(data)) != 1:
@@ -183,26 +170,23 @@ def _parse_payload(text: str) -> Mapping[str, Any] | None:
     return payload if isinstance(payload, dict) and isinstance(payload.get("message"), str) else None
 
 
-def _make_invalid_arguments(data: Mapping[str, Any], server: str) -> ToolError:
-    del server
-    entries = data.get("parameters")
-    problems = [
-        ArgumentProblem(*(clip(str(entry.get(name, "")), _MAX_FIELD_LENGTH) for name in ArgumentProblem._fields))
-        for entry in (entries if isinstance(entries, list) else ())[:MAX_PROBLEMS_SHOWN]
-        if isinstance(entry, Mapping)
-    ]
-    return _new(ServerInvalidArguments, problems=tuple(problems), raw=None)
-
-
-def _make_limit_exceeded(data: Mapping[str, Any], server: str) -> ToolError:
-    return _new(ServerLimitExceeded, limit=_get_text(data, "limit"), ends_run=False, server=server)
-
-
-def _make_timeout(data: Mapping[str, Any], server: str) -> ToolError:
-    del server
-    seconds = data.get("seconds")
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    return _new(ServerTimeout, seconds=seconds if is_number else 0.0, limit=_get_text(data, "limit") or "timeout")
+def _read_fields(kind: type[ToolError], data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that only errors of one kind have."""
+    if kind is ServerInvalidArguments:
+        entries = data.get("parameters")
+        problems = [
+            ArgumentProblem(*(clip(str(entry.get(name, "")), _MAX_FIELD_LENGTH) for name in ArgumentProblem._fields))
+            for entry in (entries if isinstance(entries, list) else ())[:MAX_PROBLEMS_SHOWN]
+            if isinstance(entry, Mapping)
+        ]
+        return {"problems": tuple(problems), "raw": None}
+    if kind is ServerLimitExceeded:
+        return {"limit": _get_text(data, "limit"), "ends_run": False}
+    if kind is ServerTimeout:
+        seconds = data.get("seconds")
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        return {"seconds": seconds if is_number else 0.0, "limit": _get_text(data, "limit") or "timeout"}
+    return {}
 
 
 def _get_text(data: Mapping[str, Any], name: str) -> str:
@@ -210,19 +194,14 @@ def _get_text(data: Mapping[str, Any], name: str) -> str:
     return clip(value, _MAX_FIELD_LENGTH) if isinstance(value, str) else ""
 
 
-def _new(kind: type[ToolError], **fields: Any) -> ToolError:
-    """Return an error with these fields, whose message is set later: the server has worded it already."""
-    error = kind.__new__(kind)
-    error.__dict__.update(fields, result_fields={})
-    return error
-
-
-_MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], str], ToolError]]] = {
-    InvalidArguments.code: _make_invalid_arguments,
-    LimitExceeded.code: _make_limit_exceeded,
-    ToolTimeout.code: _make_timeout,
-    ExecutionError.code: lambda data, server: _new(ServerExecutionError),  # noqa: ARG005 - same signature for every maker
-    ResultError.code: lambda data, server: _new(ServerResultError),  # noqa: ARG005 - as above
+_KINDS: Final[Mapping[str, type[ToolError]]] = {
+    InvalidArguments.code: ServerInvalidArguments,
+    LimitExceeded.code: ServerLimitExceeded,
+    ToolTimeout.code: ServerTimeout,
+    ExecutionError.code: ServerExecutionError,
+    ResultError.code: ServerResultError,
+    ApprovalRequired.code: ServerRefusal,
+    ApprovalDenied.code: ServerRefusal,
 }
 
 
