@@ -27,8 +27,7 @@ _FIELDS: Final = ("title", "description", "input_schema", "output_schema")
 
 def select_approved(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
     """Return the tools whose definitions are approved, and log the others with a diff."""
-    path = Path(server.lock or LOCK_FILE)
-    approved = read_approved(path, server.name)
+    approved = read_approved(Path(server.lock or LOCK_FILE), server.name)
     selected: list[Tool] = []
     for tool in tools:
         entry = approved.get(tool.name)
@@ -40,14 +39,12 @@ def select_approved(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
             continue
         change = "is not approved" if entry is None else "has changed since it was approved"
         _log.warning(
-            "server %r: tool %r %s, so it is not used. Review it, then run "
-            "`toolmason lock TARGET --approve %s%s`, where TARGET is the file that configures the server: mcp.json, "
-            "or app.py:box.%s",
+            "server %r: tool %r %s, so it is not used. Review it, then run %s, where TARGET is the file that "
+            "configures the server: mcp.json, or app.py:box.%s",
             server.name,
             tool.name,
             change,
-            server.name,
-            "" if server.lock is None else f" --file {shlex.quote(str(path))}",
+            format_approve_command(server),
             format_diff(entry or {}, tool),
         )
     for name in sorted(approved.keys() - {tool.name for tool in tools}):
@@ -74,6 +71,12 @@ def _strip_unapproved(tool: Tool) -> None:
         tool.options = replace(tool.options, meta={})
 
 
+def format_approve_command(server: ServerSpec) -> str:
+    """Return the command that approves the tools of a server."""
+    file = "" if server.lock is None else f" --file {shlex.quote(str(server.lock))}"
+    return f"`toolmason lock TARGET --approve {server.name}{file}`"
+
+
 def read_approved(path: Path, server: str) -> Mapping[str, Mapping[str, Any]]:
     """Return the approved definitions of a server by name, or none if the lock file does not exist.
 
@@ -96,10 +99,15 @@ def read_approved(path: Path, server: str) -> Mapping[str, Mapping[str, Any]]:
         raise ConfigError(f"{str(path)!r} is not a lock file. Recreate it with `toolmason lock`.") from error
 
 
+def describe_tool(tool: Tool) -> dict[str, Any]:
+    """Return what a lock file says about a tool, without the digest and the fields that a model does not see."""
+    return {**{name: getattr(tool.definition, name) for name in _FIELDS}, "effects": get_effects(tool.options)}
+
+
 def format_diff(approved: Mapping[str, Any], tool: Tool) -> str:
     """Return a unified diff, truncated to a screenful."""
-    now = {**{name: getattr(tool.definition, name) for name in _FIELDS}, "effects": get_effects(tool.options)}
-    before = {name: approved.get(name) for name in (*_FIELDS, "effects")} if approved else {}
+    now = describe_tool(tool)
+    before = {name: approved.get(name) for name in now} if approved else {}
     if "wire" in approved:
         now["wire"] = get_extra_wire_fields(tool)
         before["wire"] = approved["wire"]

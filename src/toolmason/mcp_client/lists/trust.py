@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from toolmason._core.load.json_forms import get_effects
-from toolmason._core.values.definition import ToolDefinition
 from toolmason.errors import ConfigError
 from toolmason.mcp_client.calls.remote_tools import RemoteTool
 from toolmason.mcp_client.calls.result_marks import UNTRUSTED_META_KEY
-from toolmason.mcp_client.lists.pins import LOCK_FILE, format_diff, is_approved, read_approved
+from toolmason.mcp_client.lists.pins import (
+    LOCK_FILE,
+    describe_tool,
+    format_approve_command,
+    format_diff,
+    is_approved,
+    read_approved,
+)
 from toolmason.mcp_client.server_options import ServerSpec
 
 _log = logging.getLogger("toolmason.mcp")
@@ -22,25 +25,12 @@ MAX_SEEN: Final = 10_000
 """Number of definitions to remember. Forgetting one would let a server change it unseen."""
 
 
-@dataclass(frozen=True, slots=True)
-class SeenTool:
-    """Definition of a tool, as it was listed."""
-
-    definition: ToolDefinition
-    effects: Mapping[str, bool]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields that a lock file has."""
-        names = ("title", "description", "input_schema", "output_schema")
-        return {**{name: getattr(self.definition, name) for name in names}, "effects": self.effects}
-
-
 class SeenTools:
     """Definitions of a server's tools for one identity, since the program started."""
 
     def __init__(self) -> None:
-        self.first: dict[str, SeenTool] = {}
-        self._last: dict[str, SeenTool] = {}
+        self.first: dict[str, Mapping[str, Any]] = {}
+        self._last: dict[str, Mapping[str, Any]] = {}
 
     def judge(self, tools: Sequence[RemoteTool], server: ServerSpec) -> None:
         """Mark the tools that are not trusted, and log new changes of definitions."""
@@ -58,7 +48,7 @@ class SeenTools:
         """Return why a tool is not trusted unless it is in the lock file, or an empty string."""
         if tool.name not in self.first and len(self.first) >= MAX_SEEN:
             return f"Server {server.name!r} has listed more than {MAX_SEEN} different tools since the program started."
-        now = SeenTool(tool.definition, get_effects(tool.options))
+        now = describe_tool(tool)
         first = self.first.setdefault(tool.name, now)
         last = self._last.get(tool.name, first)
         self._last[tool.name] = now
@@ -68,15 +58,14 @@ class SeenTools:
                 "server %r: the definition of tool %r changed while the program ran%s",
                 server.name,
                 tool.name,
-                format_diff(first.to_dict(), tool),
+                format_diff(first, tool),
             )
         # A tool that becomes read-only is not trusted to be: only the first definition was there when it was chosen.
-        is_read_only = bool(tool.options.read_only) and bool(first.effects.get("read_only"))
+        is_read_only = bool(tool.options.read_only) and bool(first["effects"].get("read_only"))
         is_marked = tool.options.meta.get(UNTRUSTED_META_KEY) is True
         if not is_marked and (is_read_only or (server.trust and not is_changed)):
             return ""
-        file = "" if server.lock is None else f" --file {shlex.quote(str(server.lock))}"
-        command = f"`toolmason lock TARGET --approve {server.name}{file}`"
+        command = format_approve_command(server)
         if is_changed:
             return f"Its definition changed while the program ran. Review it, then run {command} to trust it."
         if is_marked:
