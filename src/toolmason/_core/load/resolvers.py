@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from toolmason._core.catalog.catalog import Catalog, iter_local_items
@@ -16,17 +17,13 @@ class LazyCatalog:
     """A catalog that is loaded once, at the first lookup."""
 
     def __init__(self, load: Callable[[], Catalog]) -> None:
-        self._load: Callable[[], Catalog] | None = load
-        self._catalog = Catalog()
+        self._load = cache(load)
         # Reentrant: loading imports foreign modules, which may look up names again.
         self._lock = threading.RLock()
 
     def _get_catalog(self) -> Catalog:
         with self._lock:
-            if self._load is not None:
-                self._catalog = self._load()
-                self._load = None
-            return self._catalog
+            return self._load()
 
     def resolve(self, name: str) -> Tool | None:
         """Return the tool of that name, or `None`."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
+
+from typing_extensions import get_protocol_members
 
 from toolmason.errors import DefinitionError
 
@@ -77,11 +78,4 @@ def _matches_application(application: Any, mark: type | str) -> bool:
         return issubclass(application, mark)
     except TypeError:
         # `issubclass` rejects protocols with data members, so check the attributes of the class.
-        return all(hasattr(application, name) for name in _get_protocol_members(mark))
-
-
-def _get_protocol_members(protocol: Any) -> set[str]:
-    if sys.version_info >= (3, 12):
-        return set(protocol.__protocol_attrs__)
-    names = {name for base in protocol.__mro__[:-1] for name in [*vars(base), *getattr(base, "__annotations__", {})]}
-    return {name for name in names if not name.startswith(("_abc_", "__", "_is_"))}
+        return all(hasattr(application, name) for name in get_protocol_members(mark))
