@@ -34,7 +34,7 @@ EMPTY_ROUND_DELAY: Final = 0.1
 _FORWARDED_CAPABILITIES: Final = ("elicitation", "sampling", "roots", "experimental", "extensions")
 HANDLED_CAPABILITIES: Final[Mapping[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 """Capabilities advertised to servers for the requests that the application answers."""
-_RAW_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
+RAW_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 
 
 class ForwardedRequests:
@@ -183,7 +183,9 @@ class ForwardedRequest:
 _CURRENT_REQUEST: ContextVar[ForwardedRequest | None] = ContextVar("toolmason_forwarded_request", default=None)
 
 
-class _Params(RequestParams):
+class RawParams(RequestParams):
+    """Parameters of a request that is sent unchanged."""
+
     model_config = ConfigDict(extra="allow")
 
 
@@ -200,9 +202,11 @@ class _FixedCapabilitiesMeta(dict[str, Any]):
             super().__setitem__(key, value)
 
 
-class _ForwardedMessage(Request[_Params, str]):
+class RawRequest(Request[RawParams, str]):
+    """A request that is sent unchanged."""
+
     method: str
-    params: _Params
+    params: RawParams
 
     @override
     def model_dump(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -217,8 +221,8 @@ async def forward(
     client: Any,
     forwarded: ForwardedRequest,
     request: tuple[str, Mapping[str, Any]],
-    progress: Progress | None = None,
-    in_flight: ForwardedRequests | None = None,
+    progress: Progress | None,
+    in_flight: ForwardedRequests,
 ) -> dict[str, Any]:
     """Return the raw response to a request made on behalf of a client.
 
@@ -312,26 +316,25 @@ async def send_raw(
     client: Any, method: str, params: Mapping[str, Any], progress: Progress | None = None
 ) -> dict[str, Any]:
     """Send a request unchanged and return the raw response."""
-    request = _ForwardedMessage(method=method, params=_Params.model_validate(params))
+    request = RawRequest(method=method, params=RawParams.model_validate(params))
     try:
-        result: dict[str, Any] = await client.session.send_request(request, _RAW_RESULT, progress_callback=progress)
+        result: dict[str, Any] = await client.session.send_request(request, RAW_RESULT, progress_callback=progress)
     except MCPError as error:
         if error.code != spec.HEADER_MISMATCH or method != "tools/call":
             raise
         # A new session does not know yet which arguments are mirrored in headers; listing the tools loads that.
         await client.session.list_tools()
-        result = await client.session.send_request(request, _RAW_RESULT, progress_callback=progress)
+        result = await client.session.send_request(request, RAW_RESULT, progress_callback=progress)
     return result
 
 
-async def _set_log_level(client: Any, caller: UpstreamCaller, in_flight: ForwardedRequests | None) -> None:
+async def _set_log_level(client: Any, caller: UpstreamCaller, in_flight: ForwardedRequests) -> None:
     """Lower the log level of a server with sessions if the client wants more detail."""
     capabilities = client.server_capabilities
     min_level = caller.log_level
-    if in_flight is None or min_level not in spec.LOG_LEVELS or capabilities is None or capabilities.logging is None:
+    if min_level not in spec.LOG_LEVELS or capabilities is None or capabilities.logging is None:
         return
     if in_flight.log_level is None or spec.LOG_LEVELS.index(min_level) < spec.LOG_LEVELS.index(in_flight.log_level):
         in_flight.log_level = min_level
-        params = _Params.model_validate({"level": min_level})
         with contextlib.suppress(MCPError):
-            await client.session.send_request(_ForwardedMessage(method="logging/setLevel", params=params), _RAW_RESULT)
+            await send_raw(client, "logging/setLevel", {"level": min_level})

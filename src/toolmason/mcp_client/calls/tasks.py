@@ -13,10 +13,17 @@ from typing import Any, ClassVar, Literal
 
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, CallToolResult, Request, RequestParams, Result
-from pydantic import ConfigDict, Field, PrivateAttr, TypeAdapter
+from mcp_types import INTERNAL_ERROR, CallToolResult, Result
+from pydantic import ConfigDict, Field, PrivateAttr
 
-from toolmason.mcp_client.calls.forwarding import ForwardedRequest, answer_with_handlers, split_by_handler
+from toolmason.mcp_client.calls.forwarding import (
+    RAW_RESULT,
+    ForwardedRequest,
+    RawParams,
+    RawRequest,
+    answer_with_handlers,
+    split_by_handler,
+)
 from toolmason.mcp_client.specification import CONNECTION_LOST_CODE, TASKS_EXTENSION
 
 DEFAULT_POLL_SECONDS = 1.0
@@ -46,20 +53,10 @@ class TaskResult(Result):
         return self._answered_keys
 
 
-class _TaskParams(RequestParams):
-    model_config = ConfigDict(extra="allow", populate_by_name=True)
-    task_id: str = Field(alias="taskId")
-
-
-class _TaskRequest(Request[_TaskParams, str]):
+class _TaskRequest(RawRequest):
     """`tasks/get`, `tasks/update` or `tasks/cancel` for one task."""
 
     name_param: ClassVar[str | None] = "taskId"
-    method: str
-    params: _TaskParams
-
-
-_RAW_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 
 
 class TasksExtension(ClientExtension):
@@ -170,8 +167,8 @@ def _get_poll_delay(milliseconds: Any) -> float:
 
 
 async def _send_task_request(context: ClaimContext, method: str, task_id: str, **fields: Any) -> dict[str, Any]:
-    params = _TaskParams.model_validate({"taskId": task_id, **fields})
-    answer: dict[str, Any] = await context.session.send_request(_TaskRequest(method=method, params=params), _RAW_RESULT)
+    params = RawParams.model_validate({"taskId": task_id, **fields})
+    answer: dict[str, Any] = await context.session.send_request(_TaskRequest(method=method, params=params), RAW_RESULT)
     return answer
 
 
