@@ -74,18 +74,18 @@ def _limit_questions(requests: ForwardedRequests, callback: Any) -> Any:
     """Limit the questions per request and the concurrent ones: each takes the time of a user or a model."""
 
     async def limited(context: Any, *params: Any) -> Any:
+        del context
         if not requests.admit():
             reason = f"at most {MAX_ROUNDS} questions are answered per request"
             return ErrorData(code=INVALID_REQUEST, message=reason)
         async with requests.question_slots:
-            return await callback(context, *params)
+            return await callback(*params)
 
     return limited
 
 
 def _make_forwarding_callback(requests: ForwardedRequests, method: str, result_type: Any) -> Any:
-    async def forward(context: Any, params: Any = None) -> Any:
-        del context
+    async def forward(params: Any = None) -> Any:
         request = requests.current
         if request is None:
             # The question may belong to another client's call: asking the wrong client is worse than not asking.
@@ -102,8 +102,7 @@ def _make_forwarding_callback(requests: ForwardedRequests, method: str, result_t
 
 
 def _make_elicitation_callback(handler: Any, settings: EngineSettings) -> Any:
-    async def elicit(context: Any, params: Any) -> ElicitResult | ErrorData:
-        del context
+    async def elicit(params: Any) -> ElicitResult | ErrorData:
         question = Elicitation(params.message, getattr(params, "requested_schema", None), getattr(params, "url", None))
         try:
             answer = await _ask_application("on_elicit", handler, question, settings)
@@ -120,8 +119,7 @@ def _make_elicitation_callback(handler: Any, settings: EngineSettings) -> Any:
 
 
 def _make_sampling_callback(handler: Any, settings: EngineSettings) -> Any:
-    async def sample(context: Any, params: Any) -> CreateMessageResult | ErrorData:
-        del context
+    async def sample(params: Any) -> CreateMessageResult | ErrorData:
         data = params.model_dump(by_alias=True, mode="json", exclude_none=True)
         question = Sampling(tuple(data["messages"]), data.get("systemPrompt"), data.get("maxTokens", 0), data)
         try:
@@ -142,8 +140,7 @@ def _make_roots_callback(roots: Any) -> Any:
     uris = [str(root) if "://" in str(root) else Path(root).absolute().as_uri() for root in roots]
     result = ListRootsResult.model_validate({"roots": [{"uri": uri} for uri in uris]})
 
-    async def list_roots(context: Any) -> ListRootsResult:
-        del context
+    async def list_roots() -> ListRootsResult:
         return result
 
     return list_roots
