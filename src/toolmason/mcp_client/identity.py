@@ -26,13 +26,10 @@ async def make_auth_headers(server: ServerSpec, context: ToolContext[Any]) -> Ma
     Raises:
         RemoteError: `auth=` failed, or returned neither a token nor headers.
     """
-    auth = server.auth
-    if not has_identities(server):
-        return {}
     deadline = asyncio.timeout(server.connect_timeout)
     try:
         async with deadline:
-            credentials = await call_user_function(auth, context, settings=EngineSettings())
+            credentials = await call_user_function(server.auth, context, settings=EngineSettings())
     except Exception as error:
         timed_out = isinstance(error, TimeoutError) and deadline.expired()
         timeout_reason = f"no response within connect_timeout={server.connect_timeout:g} s"

@@ -118,11 +118,8 @@ class InputChecker:
             except Exception:  # noqa: BLE001 - a schema that the server wrote may fail in any way, and must not fail the call
                 _log.info("%s: arguments not validated: its input schema is not valid", self._owner)
                 self._is_checkable = False
-        if not errors and NullSearch(self._schema).drop(data, self._schema) != data:
-            raise SchemaMismatch(
-                (), self._schema
-            )  # the schema could not be checked, but nulls can still be read as "omitted"
-        if errors:
+        # Even if the schema could not be checked, nulls can be read as "omitted".
+        if errors or NullSearch(self._schema).drop(data, self._schema) != data:
             raise SchemaMismatch(errors, self._schema)
 
     def _get_validator(self) -> Any:

@@ -262,7 +262,10 @@ def make_remote_prompt(server: str, entry: Any, fetch: FetchPrompt) -> Prompt:
     arguments = entry.arguments or ()
     schema: JsonSchema = {
         "type": "object",
-        "properties": {argument.name: _make_argument_schema(argument) for argument in arguments},
+        "properties": {
+            argument.name: {"type": "string", **({"description": text} if (text := argument.description) else {})}
+            for argument in arguments
+        },
         "required": [argument.name for argument in arguments if argument.required],
         "additionalProperties": False,
     }
@@ -283,13 +286,6 @@ def make_remote_prompt(server: str, entry: Any, fetch: FetchPrompt) -> Prompt:
         render,
         entry.model_dump(by_alias=True, mode="json", exclude_unset=True),
     )
-
-
-def _make_argument_schema(argument: Any) -> JsonSchema:
-    schema: JsonSchema = {"type": "string"}
-    if argument.description:
-        schema["description"] = argument.description
-    return schema
 
 
 def select_context(context: ToolContext[Any], keys: Sequence[str]) -> Mapping[str, Any] | None:

@@ -11,7 +11,7 @@ import re
 import zlib
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 import httpx2
 from mcp.client.sse import sse_client
@@ -207,10 +207,12 @@ def _read_content_headers(response: httpx2.Response) -> tuple[str, str]:
 
 async def _read_body(response: httpx2.Response, max_bytes: int) -> bytes:
     """Return the body of a response as it was sent."""
+    # Reading the raw stream does not mark the response as read, so the response can be passed on.
+    stream = cast("httpx2.AsyncByteStream", response.stream)
     parts: list[bytes] = []
     size = 0
     try:
-        async for part in _get_raw_stream(response):
+        async for part in stream:
             size += len(part)
             if size > max_bytes:
                 raise _BodyError(f"the response is longer than the limit of {max_bytes} bytes")
@@ -218,14 +220,8 @@ async def _read_body(response: httpx2.Response, max_bytes: int) -> bytes:
     except (httpx2.TransportError, httpx2.StreamError, OSError) as error:
         raise _BodyError(f"the response was interrupted: {_describe_error(error)}") from error
     finally:
-        await _get_raw_stream(response).aclose()
+        await stream.aclose()
     return b"".join(parts)
-
-
-def _get_raw_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
-    """Return the raw body stream. Reading it does not mark the response as read, so the response can be passed on."""
-    stream: Any = response.stream
-    return stream  # type: ignore[no-any-return]
 
 
 def _decompress(raw: bytes, encoding: str, max_bytes: int) -> bytes:

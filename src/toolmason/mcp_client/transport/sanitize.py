@@ -21,6 +21,7 @@ from pydantic_core import to_json
 from toolmason._core.define.schema_nodes import has_few_alternatives, iter_subschemas
 from toolmason._text import BLANK_CHARACTERS, HIDDEN_CATEGORIES
 from toolmason.errors import clip
+from toolmason.mcp_client.specification import PROTOCOL_VERSION_META_KEY
 
 _log = logging.getLogger("toolmason.mcp")
 
@@ -43,7 +44,6 @@ _OTHER_LISTS: Final[Mapping[str, tuple[str, str, type[BaseModel]]]] = {
 _RESULT_TYPES: Final = frozenset({"complete", "input_required", "task"})
 _CONTENT_TYPES: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
 _CHECKED_FIELDS: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema"})
-_VERSION_META_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 _UNUSUAL: Final = re.compile(rb"\\[bfru]|[\x7f-\xff]")
 """Bytes of JSON text with controls or other scripts; text without them has no hidden character."""
 _ZERO_WIDTH_JOINER: Final = "\u200d"
@@ -68,7 +68,7 @@ class Sanitizer:
         """Record an outgoing request or cancellation."""
         if isinstance(message, mcp_types.JSONRPCRequest):
             meta = (message.params or {}).get("_meta")
-            self.pending[message.id] = (message.method, isinstance(meta, Mapping) and _VERSION_META_KEY in meta)
+            self.pending[message.id] = (message.method, isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta)
         elif isinstance(message, mcp_types.JSONRPCNotification) and message.method == "notifications/cancelled":
             self.pending.pop((message.params or {}).get("requestId"), None)
 
