@@ -164,11 +164,7 @@ class ArgumentChanges:
     # --- the definition ------------------------------------------------------------------------
 
     def check(self, schema: JsonSchema) -> None:
-        """Check the changes against the schema of a tool.
-
-        Raises:
-            DefinitionError: they do not fit it.
-        """
+        """Raise `DefinitionError` if the changes do not fit the schema of a tool."""
         if not self:
             return
         properties = schema.get("properties", {})
@@ -219,11 +215,7 @@ class ArgumentChanges:
                 )
 
     def check_values(self, inputs: Inputs) -> None:
-        """Check fixed values and defaults against the compiled inputs of a tool.
-
-        Raises:
-            DefinitionError: a value does not fit.
-        """
+        """Raise `DefinitionError` if a fixed value or a default does not fit the compiled inputs of a tool."""
         values = {**self._defaults, **self._values}
         if not values:
             return

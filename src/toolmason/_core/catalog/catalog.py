@@ -290,11 +290,7 @@ def resolve_name(name: str, resolvers: Iterable[Resolver]) -> Tool | None:
 
 
 def check_resolvers(resolvers: Iterable[Any]) -> None:
-    """Raise if an object is not a resolver.
-
-    Raises:
-        DefinitionError: it has no `resolve(name)`.
-    """
+    """Raise `DefinitionError` if an object is not a resolver, that is, has no `resolve(name)`."""
     for resolver in resolvers:
         if isinstance(resolver, type) or not callable(getattr(resolver, "resolve", None)):
             raise DefinitionError(
@@ -304,11 +300,7 @@ def check_resolvers(resolvers: Iterable[Any]) -> None:
 
 
 def check_resolved(resolver: Any, name: str, found: Any) -> Tool | None:
-    """Return what a resolver found.
-
-    Raises:
-        DefinitionError: it is neither a tool nor None.
-    """
+    """Return what a resolver found. Raise `DefinitionError` if it is neither a tool nor None."""
     if found is None or isinstance(found, Tool):
         return found
     if inspect.iscoroutine(found):
@@ -348,11 +340,7 @@ BUILT_IN_NAMES: Final = frozenset({READ_RESULT, FIND_TOOLS})
 
 
 def refuse_builtin_name(tool: Tool) -> None:
-    """Raise if a tool takes the name of a built-in tool without `overrides_builtin`.
-
-    Raises:
-        DefinitionError: it does.
-    """
+    """Raise `DefinitionError` if a tool takes the name of a built-in tool without `overrides_builtin`."""
     if tool.name.casefold() in BUILT_IN_NAMES and not tool.options.overrides_builtin:
         raise DefinitionError(
             f"{tool.origin}: {tool.name.casefold()!r} is the name of a built-in tool. "

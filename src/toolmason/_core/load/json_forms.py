@@ -75,20 +75,12 @@ _T = TypeVar("_T")
 
 
 def get_text(data: Mapping[str, Any], key: str, place: str) -> str:
-    """Return a string field of a JSON object.
-
-    Raises:
-        ConfigError: the field is not a string.
-    """
+    """Return a string field of a JSON object. Raise `ConfigError` if it is not a string."""
     return _get_field(data, key, place, str, "a string")
 
 
 def get_object(data: Mapping[str, Any], key: str, place: str) -> JsonObject:
-    """Return an object field of a JSON object.
-
-    Raises:
-        ConfigError: the field is not an object.
-    """
+    """Return an object field of a JSON object. Raise `ConfigError` if it is not an object."""
     return _get_field(data, key, place, dict, "an object")
 
 

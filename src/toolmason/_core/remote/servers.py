@@ -186,11 +186,7 @@ class Remotes:
         return qualified_name
 
     def raise_on_conflict(self) -> None:
-        """Raise if two tools share a name and the application forbids it.
-
-        Raises:
-            DuplicateTool: two tools share a name, and `on_conflict="error"`.
-        """
+        """Raise `DuplicateTool` if two tools share a name and `on_conflict="error"` forbids it."""
         if self.tools and self._conflict is not None:
             raise self._conflict
 

@@ -58,11 +58,7 @@ def classify_address(text: str) -> AddressScope:
 
 
 async def resolve_host(host: str, port: int) -> list[str]:
-    """Return the addresses of a host.
-
-    Raises:
-        OSError: the host cannot be resolved.
-    """
+    """Return the addresses of a host. Raise `OSError` if it cannot be resolved."""
     loop = asyncio.get_running_loop()
     try:
         entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

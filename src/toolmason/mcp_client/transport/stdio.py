@@ -125,11 +125,7 @@ class ServerProcess:
         return "its process exited" if code is None else f"its process exited with code {code}"
 
     async def start(self) -> None:
-        """Start the process.
-
-        Raises:
-            RemoteError: the process cannot be started.
-        """
+        """Start the process. Raise `RemoteError` if it cannot be started."""
         server = self.server
         try:
             self.process = await asyncio.create_subprocess_exec(
