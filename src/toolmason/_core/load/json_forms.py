@@ -198,7 +198,7 @@ def load_options(data: Mapping[str, Any], make_placeholder: PlaceholderMaker, pl
         elif name == "rate" and isinstance(value, dict):
             keywords[name] = _construct(lambda form=value: Rate(**_load_numbers(form)), "rate", place)  # type: ignore[misc]
         else:
-            keywords[name] = float(value) if name == "timeout" and value == "inf" else value
+            keywords[name] = math.inf if name == "timeout" and value == "inf" else value
     return _construct(lambda: make_options(keywords), "options", place)  # type: ignore[no-any-return]
 
 
@@ -211,7 +211,8 @@ def _load_retry(data: Mapping[str, Any]) -> Retry:
     # Only builtin exceptions: others would need an import. The loaded tool has the real ones.
     candidates = [getattr(builtins, name, None) for name in names]
     on = tuple(kind for kind in candidates if isinstance(kind, type) and issubclass(kind, BaseException))
-    return Retry(**{**data, "on": on})
+    parts: dict[str, Any] = {**data, "on": on}
+    return Retry(**parts)
 
 
 def _construct(make: Callable[[], Any], what: str, place: str) -> Any:
