@@ -53,7 +53,7 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
     max_bytes = settings.argument_bytes
     max_search_bytes = settings.duplicate_key_bytes
 
-    def bind(raw: Arguments) -> Bound:
+    def bind(raw: Arguments, parsed: dict[str, Any] | None = None) -> Bound:
         if type(raw) is not str:
             return _bind_non_text(inputs, raw, tool, bind)
         size = len(raw)
@@ -75,7 +75,7 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
             if raw.count(":") != count and size <= max_search_bytes and not _has_each_key_once(raw, count, key_texts):
                 _check_keys(inputs, raw, tool)
             return values, ()
-        return _recover(inputs, raw, tool, failure, max_search_bytes)
+        return _recover(inputs, raw, tool, failure, max_search_bytes, parsed)
 
     return bind
 
@@ -108,7 +108,7 @@ class LargeArguments(dict[str, Any]):
         return outcome
 
 
-def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[[str], Bound]) -> Bound:
+def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[..., Bound]) -> Bound:
     if (is_large := isinstance(raw, LargeArguments)) and (bound := raw.take()) is not None:
         return bound
     if isinstance(raw, str | bytes | bytearray | memoryview):
@@ -133,7 +133,7 @@ def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[[st
         declared = _drop_unknown(inputs, mapping, tool)
         if declared is not mapping:
             return _bind_non_text(inputs, declared, tool, bind)
-        return bind(_dump_arguments(mapping, tool))
+        return bind(_dump_arguments(mapping, tool), mapping if is_large else None)
 
 
 def _drop_unknown(inputs: Inputs, mapping: dict[str, Any], tool: str) -> dict[str, Any]:
@@ -331,14 +331,16 @@ def normalize_arguments(inputs: Inputs, raw: Arguments, tool: str) -> dict[str, 
     return data
 
 
-def _recover(inputs: Inputs, raw: str, tool: str, error: ValueError, max_search_bytes: int) -> Bound:
+def _recover(
+    inputs: Inputs, raw: str, tool: str, error: ValueError, max_search_bytes: int, parsed: dict[str, Any] | None
+) -> Bound:
     if raw.strip() in ("", "null"):
         raw = "{}"  # some models send an empty string or null for "no arguments"
         try:
             return inputs.validate_json(raw, strict=True), ()
         except ValueError as empty_error:
             error = empty_error
-    data = _parse(raw, tool)
+    data = _parse(raw, tool) if parsed is None else parsed
     if len(raw) <= max_search_bytes and raw.count(":") != len(data):
         _parse_without_duplicates(raw, tool)
     if len(raw) > MAX_REPAIR_BYTES or (isinstance(error, ValidationError) and error.error_count() > MAX_PROBLEMS):
