@@ -15,7 +15,7 @@ from properties.hostile import PAIRS, SCHEMA_WALKERS, SCHEMAS, TEXT_WALKERS, TEX
 from properties.hostile_sources import SOURCES, check_source
 from toolmason.errors import UnknownTool
 
-SIZE = 60
+SIZE = 30
 MOST_CALLS = 3_000_000
 """Function calls for something small: the budgets of steps of ten calls."""
 CALLS_PER_BYTE = 60
@@ -69,7 +69,7 @@ def test_the_steps_for_a_hostile_schema_are_bounded_by_its_size(family):
 @pytest.mark.parametrize("name", TEXT_WALKERS)
 def test_the_steps_for_hostile_data_are_bounded_by_its_size(name):
     for family, make in TEXTS.items():
-        text = make(1_000)
+        text = make(400)
         limit = 20_000 + CALLS_PER_BYTE * len(text)
         try:
             count_calls(TEXT_WALKERS[name], text, limit=limit)
