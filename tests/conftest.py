@@ -41,6 +41,14 @@ def pytest_configure(config):
     TestRunner.__exit__ = exit_quietly
 
 
+def pytest_collection_modifyitems(config, items):
+    """Leave out the tests that measure time, except at full size: others that run beside them change the figures."""
+    if size_of(config) != "full":
+        timed = [item for item in items if item.get_closest_marker("timed")]
+        config.hook.pytest_deselected(items=timed)
+        items[:] = [item for item in items if not item.get_closest_marker("timed")]
+
+
 def pytest_collection_finish():
     """Leave the collected tests out of every later garbage collection; they stay until the end anyway."""
     gc.collect()
