@@ -89,6 +89,20 @@ def test_a_check_that_has_no_time_left_ends():
         find_error(make_validator(to_json(schema_of({"type": "integer"}))), {"a": [1]}, CheckBudget(10_000, 0.0))
 
 
+def test_a_machine_that_stands_still_does_not_end_a_check(monkeypatch):
+    times = {"monotonic": 0.0, "thread_time": 0.0}
+    monkeypatch.setattr("toolmason._core.define.bounded_checks.monotonic", lambda: times["monotonic"])
+    monkeypatch.setattr("toolmason._core.define.bounded_checks.thread_time", lambda: times["thread_time"])
+    budget = CheckBudget(10_000, 0.05)
+
+    times.update(monotonic=5.0, thread_time=0.04)
+    budget.spend(1)
+    times.update(monotonic=6.0, thread_time=0.05)
+
+    with pytest.raises(BudgetExceeded):
+        budget.spend(1)
+
+
 @pytest.mark.parametrize(
     "schema",
     [

@@ -11,12 +11,12 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from itertools import islice
 from math import inf, log2
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Any, Final
 
 from pydantic_core import SchemaError as InvalidPattern
@@ -43,10 +43,16 @@ class BudgetExceeded(Exception):
 
 @dataclass(slots=True, eq=False, repr=False)
 class CheckBudget:
-    """Steps and time that one check may use."""
+    """Steps and CPU seconds of its thread that one check may use; a busy machine must not end it."""
 
     steps: int
-    deadline: float = inf
+    seconds: float = inf
+    _started: float = field(init=False)
+    _deadline: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._started = thread_time()
+        self._deadline = monotonic() + self.seconds
 
     def spend(self, steps: int) -> None:
         """Use up steps.
@@ -55,8 +61,14 @@ class CheckBudget:
             BudgetExceeded: no steps or no time is left.
         """
         self.steps -= steps
-        if self.steps < 0 or monotonic() > self.deadline:
+        if self.steps < 0 or (monotonic() >= self._deadline and not self._extend()):
             raise BudgetExceeded
+
+    def _extend(self) -> bool:
+        """Move the deadline by the CPU time that is left. Reading that time in each step would be slow."""
+        left = self.seconds - (thread_time() - self._started)
+        self._deadline = monotonic() + left
+        return left > 0
 
 
 _BUDGET: ContextVar[CheckBudget] = ContextVar("toolmason_check")

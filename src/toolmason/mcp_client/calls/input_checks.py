@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from itertools import islice
-from time import monotonic
 from typing import Any, Final
 
 from pydantic_core import from_json
@@ -111,7 +110,7 @@ class InputChecker:
         if self._is_checkable:
             try:
                 validator = self._get_validator()  # imports jsonschema the first time, which must not use up the budget
-                with use_budget(CheckBudget(MAX_STEPS, monotonic() + MAX_SECONDS)):
+                with use_budget(CheckBudget(MAX_STEPS, MAX_SECONDS)):
                     errors = list(islice(validator.iter_errors(data), _MAX_ERRORS))
             except BudgetExceeded:
                 _log.info("%s: arguments not validated: it would take too long", self._owner)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import lru_cache
-from time import monotonic
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
@@ -30,7 +29,7 @@ _log = logging.getLogger("toolmason.mcp")
 
 MAX_STEPS: Final = 50_000
 MAX_SECONDS: Final = 0.1
-"""Maximum duration of a check in its thread."""
+"""Maximum CPU time of a check."""
 _EXPENSIVE_KEYWORDS: Final = frozenset(
     {
         "pattern",
@@ -69,7 +68,7 @@ class OutputChecker:
         try:
             if self._has_validator:
                 try:
-                    return find_error(self._validator, value, CheckBudget(INLINE_STEPS, monotonic() + MAX_SECONDS))
+                    return find_error(self._validator, value, CheckBudget(INLINE_STEPS, MAX_SECONDS))
                 except BudgetExceeded:
                     pass
             return await asyncio.to_thread(self._check_in_thread, value)
@@ -81,7 +80,7 @@ class OutputChecker:
         if not self._has_validator:
             self._validator = make_validator(to_json(self._schema))
             self._has_validator = True
-        return find_error(self._validator, value, CheckBudget(MAX_STEPS, monotonic() + MAX_SECONDS))
+        return find_error(self._validator, value, CheckBudget(MAX_STEPS, MAX_SECONDS))
 
 
 def find_error(validator: Any, value: Any, budget: CheckBudget) -> str | None:
