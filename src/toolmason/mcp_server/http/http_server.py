@@ -258,7 +258,10 @@ class HttpConnection(asyncio.Protocol):
             self.transport.abort()
             raise httptools.HttpParserError("the header is too long")
         self._pending_bytes = 0
-        headers, method, keep_alive, version = dict(pairs), parser.get_method(), parser.should_keep_alive(), "1.1"
+        headers = dict(pairs)
+        method = parser.get_method()
+        keep_alive = parser.should_keep_alive()
+        version = "1.1"
         if not keep_alive or b"connection" in headers:
             version = parser.get_http_version()
             # A client of HTTP/1.0 is not kept alive, even if it asks for that.
@@ -345,7 +348,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _run(self, request: HttpRequest) -> None:
         """Run the application for a request."""
-        request.is_started, self._body_timer = True, None
+        request.is_started = True
+        self._body_timer = None
         if request.exchange is not None:
             request.make_scope(b"POST", self._endpoint, "1.1", self._app_state)
             if request.has_arrived:
