@@ -28,8 +28,7 @@ from toolmason.errors import DefinitionError, clip
 _log = logging.getLogger("toolmason.mcp")
 
 MAX_STEPS: Final = 50_000
-MAX_SECONDS: Final = 0.1
-"""Maximum CPU time of a check."""
+"""Steps of one check in a thread."""
 _EXPENSIVE_KEYWORDS: Final = frozenset(
     {
         "pattern",
@@ -68,7 +67,7 @@ class OutputChecker:
         try:
             if self._has_validator:
                 try:
-                    return find_error(self._validator, value, CheckBudget(INLINE_STEPS, MAX_SECONDS))
+                    return find_error(self._validator, value, CheckBudget(INLINE_STEPS))
                 except BudgetExceeded:
                     pass
             return await asyncio.to_thread(self._check_in_thread, value)
@@ -80,7 +79,7 @@ class OutputChecker:
         if not self._has_validator:
             self._validator = make_validator(to_json(self._schema))
             self._has_validator = True
-        return find_error(self._validator, value, CheckBudget(MAX_STEPS, MAX_SECONDS))
+        return find_error(self._validator, value, CheckBudget(MAX_STEPS))
 
 
 def find_error(validator: Any, value: Any, budget: CheckBudget) -> str | None:
