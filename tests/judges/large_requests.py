@@ -97,9 +97,10 @@ SHAPES: dict[str, tuple[str, Callable[[], str]]] = {
 }
 
 
-def make_body(tool: str, value: str) -> bytes:
+def make_body(tool: str, value: str, *, wants_progress: bool = False) -> bytes:
     """Return a request whose argument `value` is this JSON text."""
-    params = f'{{"name":"{tool}","_meta":{json.dumps(META)},"arguments":{{"value":{value}}}}}'
+    meta = {**META, "progressToken": "p"} if wants_progress else META
+    params = f'{{"name":"{tool}","_meta":{json.dumps(meta)},"arguments":{{"value":{value}}}}}'
     return f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}'.encode()
 
 
@@ -260,7 +261,8 @@ class Server:
         connection.request("POST", "/mcp", body, headers)
         answer = connection.getresponse().read()
         connection.close()
-        return json.loads(answer)
+        # A stream has the answer in its last event.
+        return json.loads(answer if answer.startswith(b"{") else answer.rpartition(b"data: ")[2])
 
     def usage(self) -> dict[str, float]:
         """Return the CPU time of the process, and the longest hold of its loop since the last request for it."""
@@ -305,13 +307,14 @@ def repeat(server: Server, tool: str, body: bytes) -> list[tuple[float, float, b
 
 def main() -> int:
     """Measure the shapes, and print a table."""
-    words = sys.argv[1:]
+    wants_progress = "--progress" in sys.argv
+    words = [word for word in sys.argv[1:] if word != "--progress"]
     shapes = {name: shape for name, shape in SHAPES.items() if not words or any(word in name for word in words)}
     failed = []
     print(f"{'shape':28}{'ours, ms':>10}{'SDK, ms':>10}{'ratio':>8}{'hold, ms':>10}")
     with running("ours") as ours, running("sdk") as sdk:
         for name, (tool, make) in shapes.items():
-            body = make_body(tool, make())
+            body = make_body(tool, make(), wants_progress=wants_progress)
             own, others = repeat(ours, tool, body), repeat(sdk, tool, body)
             cost, other, hold = min(own)[0], min(others)[0], min(found[1] for found in own)
             is_over = cost > MOST_RATIO * other or hold > MOST_HOLD_MS

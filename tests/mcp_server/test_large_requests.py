@@ -11,12 +11,13 @@ from pydantic import AfterValidator, BaseModel, PlainSerializer
 from pydantic_core import ValidationError
 
 from mcp_server.sample_server import ACCEPT, running
-from toolmason import Retry, Toolbox, tool
+from toolmason import Param, Retry, Toolbox, ToolContext, tool
 from toolmason._core.arguments.bind import LargeArguments
 from toolmason._core.define.tool import compile_tool
 from toolmason._core.values.policy import EngineSettings
 from toolmason.errors import InvalidArguments
 from toolmason.mcp_client.transport.framing import MAX_KEYS, MAX_PARTS, UnreadableMessage, parse_large_json
+from toolmason.mcp_server.http.replay import SessionManager
 
 THREADS: dict[str, int] = {}
 LARGE = list(range(60_000))
@@ -70,13 +71,32 @@ async def returned(items: Any) -> Annotated[Any, PlainSerializer(note_thread)]:
 
 
 @tool
+async def placed(
+    place: Annotated[str, Param(schema={"type": "string", "x-mcp-header": "Place"})], items: list[int], ctx: ToolContext
+) -> str:
+    await ctx.progress(1, 2, "half")
+    return f"{len(items)} in {place}"
+
+
+ADDRESS = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "x-mcp-header": "City"}, "lines": {"type": "array"}},
+}
+
+
+@tool
+async def sent(address: Annotated[dict[str, Any], Param(schema=ADDRESS)]) -> str:
+    return f"{len(address['lines'])} to {address['city']}"
+
+
+@tool
 async def quoted(items: Any) -> str:
     raise ValueError(f"no {items}")
 
 
 @pytest.fixture(scope="module")
 def server():
-    with running(Toolbox(total, emptied, emptied_again, plain, paid, returned, quoted)) as found:
+    with running(Toolbox(total, emptied, emptied_again, plain, paid, returned, placed, sent, quoted)) as found:
         yield found
 
 
@@ -101,6 +121,67 @@ def test_an_approval_of_large_arguments_is_prepared_off_the_loop(server, count):
 def test_what_a_large_request_returns_is_written_off_the_loop(server, count):
     assert server.call("returned", {"items": LARGE[:count]})["isError"] is False
     assert (THREADS["validated"] == THREADS["run"]) is (count == 10)
+
+
+PROGRESS = {"progressToken": "p"}
+
+
+@pytest.mark.parametrize("in_session", [False, True])
+def test_large_arguments_do_not_pass_through_the_sdk(server, monkeypatch, in_session):
+    sizes = []
+    handle = SessionManager.handle_request
+
+    async def note_size(manager, scope, receive, send):
+        async def receive_noted():
+            message = await receive()
+            sizes.append(len(message.get("body", b"")))
+            return message
+
+        await handle(manager, scope, receive_noted, send)
+
+    monkeypatch.setattr(SessionManager, "handle_request", note_size)
+    params = {"name": "placed", "arguments": {"place": "Oslo", "items": LARGE}}
+    headers = {"mcp-param-place": "Oslo"}
+    if in_session:
+        opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        session = server.ask_in_session("initialize", opening).headers["mcp-session-id"]
+        headers["mcp-session-id"] = session
+        answer = server.ask_in_session("tools/call", {**params, "_meta": PROGRESS}, headers)
+    else:
+        answer = server.ask("tools/call", params, meta=PROGRESS, headers=headers)
+
+    assert answer.json["result"]["content"][0]["text"] == "60000 in Oslo"
+    assert [event["method"] for event in answer.events[:-1]] == ["notifications/progress"]
+    assert 0 < max(sizes) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "header"),
+    [
+        ("placed", {"place": "Oslo", "items": LARGE}, "mcp-param-place"),
+        ("sent", {"address": {"city": "Oslo", "lines": LARGE}}, "mcp-param-city"),
+    ],
+)
+def test_large_arguments_are_compared_with_headers(server, name, arguments, header):
+    params = {"name": name, "arguments": arguments}
+    answers = [server.ask("tools/call", params, headers={header: place} if place else {}) for place in ("Rome", "")]
+
+    assert [answer.status for answer in answers] == [400, 400]
+    assert server.call(name, arguments, headers={header: "Oslo"})["content"][0]["text"].startswith("60000 ")
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {"name": "plain", "x": [[]] * 10_001, "arguments": {"text": "x" * 200_000}}),
+        ("prompts/get", {"name": "x", "arguments": {"text": "x" * 200_000, "y": [[]] * 10_001}}),
+    ],
+)
+def test_a_large_message_has_few_parts_outside_of_the_arguments_of_a_call(server, method, params):
+    answer = server.ask(method, params, id=7)
+
+    assert (answer.status, answer.json["id"]) == (400, 7)
+    assert "more than 20,000 brackets and colons outside of the arguments" in answer.json["error"]["message"]
 
 
 def test_an_exception_that_quotes_a_large_request_is_cut_before_it_is_searched_for_secrets(server, monkeypatch):

@@ -160,6 +160,8 @@ class Origin:
     session: Session | None = None
     running: RunningCall | None = None
     """The call, if it was started before the SDK got the request."""
+    arguments: Mapping[str, Any] | None = None
+    """The arguments of the call, if they are too large for the SDK."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

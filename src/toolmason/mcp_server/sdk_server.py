@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -12,12 +12,13 @@ from mcp.server import subscriptions as events
 from mcp.server.caching import CacheHint
 from mcp.server.lowlevel.server import NotificationOptions
 from mcp.shared.exceptions import MCPError
-from mcp.shared.inbound import decode_header_value
+from mcp.shared.inbound import decode_header_value, x_mcp_header_map
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse, NotificationParams, RequestParams, SubscriptionsListenRequestParams
 from mcp_types.jsonrpc import jsonrpc_message_adapter
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ConfigDict, ValidationError
+from pydantic_core import to_json
 from typing_extensions import override
 
 from toolmason.mcp_client.specification import LOG_LEVEL_META_KEY, TASKS_EXTENSION, RpcError
@@ -58,6 +59,22 @@ class ToolboxServer(Server[Any]):
         del params
         request = _make_request(ctx, _get_origin(ctx), self.handlers.subscriptions)
         self.handlers.subscriptions.add_session(request.session_id, request.notify)
+
+    def write_without_arguments(self, message: Mapping[str, Any]) -> bytes:
+        """Return a call as JSON text without its arguments, except for those that the SDK compares with headers."""
+        params = message["params"]
+        name, arguments = params.get("name"), params["arguments"]
+        kept: dict[str, Any] = {}
+        schema = self.handlers.get_header_schema(name) if isinstance(name, str) else None
+        for path in {} if schema is None else x_mcp_header_map(schema):
+            source, target = arguments, kept
+            for key in path[:-1]:
+                source = source.get(key) if isinstance(source, Mapping) else None
+                target = target.setdefault(key, {})
+            if isinstance(source, Mapping) and path[-1] in source:
+                value = source[path[-1]]
+                target[path[-1]] = value if not isinstance(value, Mapping | list) else []
+        return to_json({**message, "params": {**params, "arguments": kept}})
 
     async def serve_stream(self, receive: Receive, refuse: Callable[[Any], None], send: SendLine) -> None:
         """Carry the messages of one client over stdio until cancelled. `refuse` gets those that are not valid."""
@@ -162,6 +179,8 @@ def _get_origin(ctx: Any) -> Origin:
 
 def _make_request(ctx: Any, origin: Origin, subscriptions: Subscriptions) -> Request:
     params = ctx.params or {}
+    if origin.arguments is not None:
+        params = {**params, "arguments": origin.arguments}
     modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
     declared = ctx.session.client_capabilities
     capabilities = {} if declared is None else declared.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -8,13 +8,15 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from toolmason._core.arguments.bind import LargeArguments
+from pydantic_core import to_json
+
+from toolmason._core.arguments.bind import LargeArguments, extract_structure
 from toolmason._core.call.approval import parse_key
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.policy import Inherit
 from toolmason._wire import LARGE_JSON_BYTES
 from toolmason.errors import ConfigError
-from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_json, parse_large_json
+from toolmason.mcp_client.transport.framing import UnreadableMessage, find_id, parse_json, parse_large_json
 from toolmason.mcp_server.client_requests import ORIGIN_KEY, Origin, RunningCall
 from toolmason.mcp_server.dispatch import EXCHANGE_KEY, Dispatcher, HttpExchange
 from toolmason.mcp_server.handlers import Handlers
@@ -43,6 +45,8 @@ MAX_SESSIONS: Final = 1000
 SESSION_IDLE_SECONDS: Final = 30 * 60.0
 MAX_DIRECT_BYTES: Final = 64 * 1024
 """Maximum body of a request that is answered without ASGI. Those of all connections fit into the limits of `Guard`."""
+MAX_ENVELOPE_PARTS: Final = 20_000
+"""Brackets and colons of a large message outside of the arguments of a call: some milliseconds in the SDK."""
 _SESSION_HEADERS: Final = frozenset({SESSION_HEADER, b"mcp-method"})
 """Headers of a request that opens no session."""
 
@@ -131,8 +135,15 @@ class McpApp:
     async def _forward(self, exchange: HttpExchange, running: RunningCall | None) -> None:
         """Let the SDK carry the answer to a POST request."""
         session = self.sessions.get(exchange.headers.get(SESSION_HEADER, b""))
-        receive = _replay_body(exchange.body, exchange.receive)
-        origin = Origin(exchange.identity, session, running)
+        body, arguments = exchange.body, None
+        if isinstance(exchange.data, dict) and type(params := exchange.data.get("params")) is dict:
+            found = params.get("arguments")
+            arguments = found if type(found) is LargeArguments else None
+        if arguments is not None:
+            # The SDK would parse and copy them on the event loop, several times.
+            body = self.server.write_without_arguments(exchange.data)
+        receive = _replay_body(body, exchange.receive)
+        origin = Origin(exchange.identity, session, running, arguments)
         try:
             await self._handle_with_sdk(exchange.scope, origin, receive, exchange.send)
         finally:
@@ -314,9 +325,16 @@ def _parse_names(option: str, names: Any) -> frozenset[str]:
 def _parse_large(body: bytes) -> Any:
     """Parse a large body. Its arguments are validated off the event loop, too."""
     data = parse_large_json(body)
+    if isinstance(data, UnreadableMessage):
+        return data
+    rest = data
     params = data.get("params") if isinstance(data, dict) else None
-    if isinstance(params, dict) and isinstance(params.get("arguments"), dict):
+    if isinstance(params, dict) and isinstance(params.get("arguments"), dict) and data.get("method") == "tools/call":
         params["arguments"] = LargeArguments(params["arguments"])
+        rest = {**data, "params": {**params, "arguments": {}}}
+    if len(extract_structure(to_json(rest))) > MAX_ENVELOPE_PARTS:
+        reason = f"it has more than {MAX_ENVELOPE_PARTS:,} brackets and colons outside of the arguments of a call"
+        return UnreadableMessage(reason, find_id(body))
     return data
 
 
