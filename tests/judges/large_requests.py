@@ -2,7 +2,8 @@
 
 Prints for each shape of arguments the CPU time of a call on our server and on the SDK's, and how long our event loop
 was held. Fails over 3 times the SDK's time, and over 100 ms. Both figures are CPU time of the serving process, so
-other programs on the machine do not count. With words, only the shapes that contain one of them are measured.
+other programs on the machine do not count. With words, only the shapes that contain one of them are measured;
+with `--progress`, the requests ask for progress, so that a stream answers them.
 """
 
 import asyncio

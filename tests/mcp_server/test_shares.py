@@ -119,12 +119,12 @@ def test_d3_an_ended_session_leaves_no_events():
             session = {"mcp-session-id": server.ask_in_session("initialize", HELLO).headers["mcp-session-id"]}
             params = {"name": "echo", "arguments": {"text": "x" * 50_000}, "_meta": {"progressToken": "p"}}
             answer = server.ask_in_session("tools/call", params, session)
-            held = server.app.manager.event_budget.bytes.total()
+            held = server.app.sdk.manager.event_budget.bytes.total()
             server.send(b"", {**JSON, **session, "mcp-protocol-version": "2025-11-25"}, "DELETE")
 
             assert answer.status == 200
             assert held > 50_000
-            assert eventually(lambda: server.app.manager.event_budget.bytes.total() == 0)
+            assert eventually(lambda: server.app.sdk.manager.event_budget.bytes.total() == 0)
 
 
 # --- bodies that have not arrived -----------------------------------------------------------------

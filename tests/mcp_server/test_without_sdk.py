@@ -1,5 +1,6 @@
-"""A server over stdio loads the SDK when a request needs it, and answers the same with and without it."""
+"""A server loads the SDK when a request needs it, and answers the same with and without it."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -110,6 +111,41 @@ def test_requests_that_arrive_while_the_sdk_is_loaded_are_answered_once(fresh: P
 
     assert sorted(answer["id"] for answer in answers) == [*numbers, 40]
     assert [answer["id"] for answer in answers if "error" in answer] == [40]
+
+
+HTTP_SERVER = """
+import asyncio, json, sys
+from mcp_server.sample_server import Running
+from toolmason import Toolbox, tool
+
+@tool
+def loaded() -> list[str]:
+    return sorted({"mcp", "mcp_types", "starlette"} & sys.modules.keys())
+
+server = Running(Toolbox(loaded))
+server.start()
+found = [server.ask("tools/list").status, server.call("loaded")["structuredContent"]["result"]]
+hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+found.append(server.ask_in_session("initialize", hello).status)
+found.append("mcp" in server.call("loaded")["structuredContent"]["result"])
+server.stop()
+print(json.dumps(found))
+"""
+
+
+def test_a_server_over_http_loads_the_sdk_for_the_first_session():
+    tests = Path(__file__).parents[1]
+    answer = subprocess.run(
+        [sys.executable, "-c", HTTP_SERVER],
+        cwd=tests,
+        env={"PATH": "", "PYTHONPATH": str(tests)},
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert json.loads(answer.stdout) == [200, [], 200, True]
 
 
 @tool

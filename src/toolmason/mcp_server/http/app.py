@@ -1,4 +1,4 @@
-"""Serve a toolbox as an ASGI application: guard, dispatcher, and the SDK's session manager."""
+"""Serve a toolbox as an ASGI application: guard, dispatcher, and the SDK once a request needs it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic_core import to_json
 
@@ -17,7 +18,7 @@ from toolmason._core.values.policy import Inherit
 from toolmason._wire import LARGE_JSON_BYTES
 from toolmason.errors import ConfigError
 from toolmason.mcp_client.transport.framing import UnreadableMessage, find_id, parse_json, parse_large_json
-from toolmason.mcp_server.client_requests import ORIGIN_KEY, Origin, RunningCall
+from toolmason.mcp_server.client_requests import Origin, RunningCall
 from toolmason.mcp_server.dispatch import EXCHANGE_KEY, Dispatcher, HttpExchange
 from toolmason.mcp_server.handlers import Handlers
 from toolmason.mcp_server.http.guard import (
@@ -34,43 +35,35 @@ from toolmason.mcp_server.http.guard import (
     VerifyToken,
     send_json,
 )
-from toolmason.mcp_server.http.owner import ANONYMOUS, SESSION_HEADER, Identity, SessionTable, get_peer
+from toolmason.mcp_server.http.owner import ANONYMOUS, SESSION_HEADER, SESSION_IDLE_SECONDS, Identity, SessionTable
 
 if TYPE_CHECKING:
-    from toolmason.mcp_server.http.replay import SessionManager
+    from toolmason.mcp_server.http.sdk_transport import SdkTransport
 
 _log = logging.getLogger("toolmason.mcp_server")
 
 MAX_SESSIONS: Final = 1000
-SESSION_IDLE_SECONDS: Final = 30 * 60.0
 MAX_DIRECT_BYTES: Final = 64 * 1024
 """Maximum body of a request that is answered without ASGI. Those of all connections fit into the limits of `Guard`."""
 MAX_ENVELOPE_PARTS: Final = 20_000
 """Brackets and colons of a large message outside of the arguments of a call: some milliseconds in the SDK."""
-_SESSION_HEADERS: Final = frozenset({SESSION_HEADER, b"mcp-method"})
-"""Headers of a request that opens no session."""
 
 
 class McpApp:
     """A toolbox as an ASGI application. Mount it, or run it on its own."""
 
     def __init__(self, box: Toolbox, guard: Guard, path: str, key: bytes | None, max_sessions: int) -> None:
-        from toolmason.mcp_server.sdk_server import make_server  # noqa: PLC0415 - loads the SDK
-
         self.path = "/" + path.strip("/")
         self.box, self.guard = box, guard
         redact = isinstance(get_state(box).policy.on_error, Inherit)
         self.handlers = Handlers(box, private=guard.bearer is not None, key=key, redact=redact)
-        self.server = make_server(self.handlers)
+        self.sdk: SdkTransport | None = None
+        """Carrier of sessions and streams; None until a request needs it."""
         self._max_sessions = max_sessions
-        self.manager = self._make_manager()
         self.sessions = SessionTable(max_sessions, SESSION_IDLE_SECONDS)
         self.dispatcher = Dispatcher(self.handlers, self.sessions)
         self._max_direct_bytes = min(MAX_DIRECT_BYTES, guard.max_body_bytes)
         self._well_known = "/.well-known/oauth-protected-resource"
-        self._stop: asyncio.Event | None = None
-        self._ready: asyncio.Future[None] | None = None
-        self._lifecycle_task: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Handle one ASGI request."""
@@ -114,7 +107,8 @@ class McpApp:
             await identity(send)
             return None
         if scope["method"] != "POST":
-            await self._handle_with_sdk(scope, Origin(identity), receive, send)
+            sdk = self.sdk or await self._load_sdk()
+            await sdk.handle(scope, Origin(identity), receive, send)
             return None
         body = await self.guard.read_body(headers, receive, scope, identity)
         if isinstance(body, ErrorResponse):
@@ -134,6 +128,7 @@ class McpApp:
 
     async def _forward(self, exchange: HttpExchange, running: RunningCall | None) -> None:
         """Let the SDK carry the answer to a POST request."""
+        sdk = self.sdk or await self._load_sdk()
         session = self.sessions.get(exchange.headers.get(SESSION_HEADER, b""))
         body, arguments = exchange.body, None
         if isinstance(exchange.data, dict) and type(params := exchange.data.get("params")) is dict:
@@ -141,39 +136,14 @@ class McpApp:
             arguments = found if type(found) is LargeArguments else None
         if arguments is not None:
             # The SDK would parse and copy them on the event loop, several times.
-            body = self.server.write_without_arguments(exchange.data)
+            body = sdk.server.write_without_arguments(exchange.data)
         receive = _replay_body(body, exchange.receive)
         origin = Origin(exchange.identity, session, running, arguments)
         try:
-            await self._handle_with_sdk(exchange.scope, origin, receive, exchange.send)
+            await sdk.handle(exchange.scope, origin, receive, exchange.send)
         finally:
             if running is not None:
                 running.abandon()
-
-    async def _handle_with_sdk(self, scope: Any, origin: Origin, receive: Receive, send: Send) -> None:
-        from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser  # noqa: PLC0415 - loads the SDK
-        from mcp.server.auth.provider import AccessToken  # noqa: PLC0415 - as above
-
-        from toolmason.mcp_server.http.replay import REQUESTING_CLIENT  # noqa: PLC0415 - as above
-
-        await self.open()
-        identity = origin.identity
-        peer = get_peer(scope, identity)
-        opens_session = scope["method"] == "POST" and not any(name in _SESSION_HEADERS for name, _ in scope["headers"])
-        if opens_session and not await self.sessions.make_room(peer, self._end_session):
-            await ErrorResponse(503, "All sessions are in use. End some, or try again later.")(send)
-            return
-        scope = {**scope, ORIGIN_KEY: origin}
-        if identity:
-            # The SDK binds the session to this user, so that other users cannot use it.
-            scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=identity.owner, scopes=[]))  # noqa: S106 - not a password
-        REQUESTING_CLIENT.set(peer)
-        await self.manager.handle_request(scope, receive, self.sessions.track(peer, identity.owner, scope, send))
-
-    async def _end_session(self, session_id: bytes) -> bool:
-        """End a session that nothing is using. Return False if something is."""
-        is_used = any(isinstance(key, tuple) and key[0] == session_id for key in self.dispatcher.in_flight)
-        return not is_used and await self.manager.end_idle_session(session_id.decode("latin-1"))
 
     async def _handle_other_path(self, path: str, method: str, send: Send) -> None:
         if self.guard.metadata_url is not None and path.startswith(self._well_known) and method == "GET":
@@ -183,72 +153,33 @@ class McpApp:
 
     # --- lifecycle ---------------------------------------------------------------------------------
 
-    def _make_manager(self) -> SessionManager:
-        """Return a new session manager; the SDK's can run only once."""
-        from toolmason.mcp_server.http.replay import SessionManager  # noqa: PLC0415 - loads the SDK
-
-        return SessionManager(
-            self.server,
-            retry_interval=1000,
-            session_idle_timeout=SESSION_IDLE_SECONDS,
-            max_request_body_size=self.guard.max_body_bytes,
-            max_sessions=self._max_sessions,
-        )
-
-    async def open(self) -> None:
-        """Start the session manager, unless it is running. A mounted application starts on its first request.
-
-        After a stop, or if its event loop is gone, it starts again without sessions.
-        """
-        task = self._lifecycle_task
-        if task is not None and (task.done() or task.get_loop() is not asyncio.get_running_loop()):
-            self._reset()
-        if self._ready is None:
-            self._stop = asyncio.Event()
-            self._ready = asyncio.get_running_loop().create_future()
-            self._lifecycle_task = asyncio.create_task(
-                self._run_lifecycle(self._stop, self._ready), name="toolmason-serving"
+    async def _load_sdk(self) -> SdkTransport:
+        # In a thread: loading it takes most of a second, and calls that are running have deadlines.
+        module = await asyncio.to_thread(import_module, "toolmason.mcp_server.http.sdk_transport")
+        if self.sdk is None:
+            in_flight = self.dispatcher.in_flight
+            self.sdk = module.SdkTransport(
+                self.handlers, self.sessions, in_flight, self.guard.max_body_bytes, self._max_sessions
             )
-        await asyncio.shield(self._ready)
-
-    async def _run_lifecycle(self, stop: asyncio.Event, ready: asyncio.Future[None]) -> None:
-        try:
-            async with self.manager.run():
-                self.handlers.subscriptions.open()
-                ready.set_result(None)
-                await stop.wait()
-                self.server.listen_handler.close()
-                await self.handlers.close()
-        except BaseException as error:
-            if not ready.done():
-                ready.set_exception(error)
-            raise
+        return cast("SdkTransport", self.sdk)
 
     def close_streams(self) -> None:
         """Close the streams of clients that only listen; calls continue."""
-        self.server.listen_handler.close()
-        self.manager.close_streams()
+        if self.sdk is not None:
+            self.sdk.close_streams()
 
     async def aclose(self) -> None:
         """Stop the application."""
-        if self._stop is not None and self._lifecycle_task is not None:
-            self._stop.set()
-            await asyncio.wait((self._lifecycle_task,), timeout=5)
-            self._reset()
-
-    def _reset(self) -> None:
-        """Reset the state, so that nothing carries over to the next start."""
-        self._stop = self._ready = self._lifecycle_task = None
-        self.manager = self._make_manager()
-        self.sessions.clear()
-        self.handlers.subscriptions.close()
+        if self.sdk is not None:
+            await self.sdk.aclose()
+        await self.handlers.close()
 
     @asynccontextmanager
     async def lifespan(self, app: Any = None) -> AsyncGenerator[None]:
         """Start and stop with another application: `FastAPI(lifespan=app.lifespan)`."""
         del app
         async with self.box:
-            await self.open()
+            self.handlers.subscriptions.open()
             try:
                 yield
             finally:

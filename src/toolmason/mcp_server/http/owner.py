@@ -16,6 +16,7 @@ from toolmason._wire import UNLIMITED_PEERS
 _TOKEN_SPECIFIC_CLAIMS: Final = frozenset({"exp", "iat", "nbf", "jti", "auth_time"})
 """Claims that differ between tokens of the same user."""
 SESSION_HEADER: Final = b"mcp-session-id"
+SESSION_IDLE_SECONDS: Final = 30 * 60.0
 Send: TypeAlias = Callable[[Any], Awaitable[None]]
 
 
