@@ -196,7 +196,7 @@ async def test_sync_tools_run_side_by_side():
 @pytest.mark.parametrize(
     ("strategy", "options", "width"),
     [
-        (Parallel(), {}, 64),
+        (Parallel(), {}, 128),
         (Parallel(limit=3), {}, 3),
         (Sequential(), {}, 1),
         (Parallel(), {"max_concurrency": 2}, 2),
@@ -219,7 +219,7 @@ async def test_sync_tools_run_side_by_side():
 async def test_no_more_calls_run_at_once_than_the_strategy_and_the_toolbox_allow(strategy, options, width):
     gauge = Gauge()
     box = Toolbox(work_on(gauge), **options)
-    batch = asyncio.create_task(box.call_all([("work", {"n": n}) for n in range(70)], strategy=strategy))
+    batch = asyncio.create_task(box.call_all([("work", {"n": n}) for n in range(140)], strategy=strategy))
 
     await gauge.wait_for(width)
     await settle()
@@ -229,7 +229,7 @@ async def test_no_more_calls_run_at_once_than_the_strategy_and_the_toolbox_allow
 
     assert begun_before_any_ended == width
     assert gauge.most == width
-    assert [result.value for result in results] == list(range(70))
+    assert [result.value for result in results] == list(range(140))
 
 
 @pytest.mark.row("L4-23")

@@ -8,6 +8,7 @@ import pytest
 
 from toolmason import Chat, Config, Image, Message, Param, Text, Toolbox, prompt, resource, tool, tools_from
 from toolmason.errors import ConfigError, DefinitionError, InvalidArguments, ToolTimeout
+from toolmason.extend import EngineSettings
 from toolmason.testing import ScriptedModel
 
 
@@ -250,7 +251,9 @@ def hanging(release):
 async def test_sync_functions_that_hang_leave_threads_for_the_application(hanging, kind):
     """07-redesign.md, opening: hanging prompts starved `asyncio.to_thread`."""
     box = Toolbox(*hanging)
-    calls = [box.prompt("hang") if kind == "prompt" else box.read("hang://now") for _ in range(64)]
+    calls = [
+        box.prompt("hang") if kind == "prompt" else box.read("hang://now") for _ in range(EngineSettings().threads)
+    ]
     waiting = [asyncio.ensure_future(call) for call in calls]
     for _ in range(5):
         await asyncio.sleep(0)

@@ -210,7 +210,9 @@ async def test_sync_functions_that_wait_leave_threads_for_tools(place: str, rele
 
     made = _made()
     asking = Toolbox(made, ask, approve="all", approver=lambda request: release.wait(30))
-    calls = [asking.prompt("ask") if place == "prompt" else asking.call("work") for _ in range(64)]
+    calls = [
+        asking.prompt("ask") if place == "prompt" else asking.call("work") for _ in range(EngineSettings().threads)
+    ]
     waiting = [asyncio.ensure_future(call) for call in calls]
     await asyncio.sleep(0)
 

@@ -232,7 +232,7 @@ class EngineSettings:
     """Upper bound in seconds for every call, except with `timeout=None`."""
     cancel_grace: float = 0.2
     """Seconds that a cancelled tool has to clean up before its result is returned anyway."""
-    max_concurrency: int = 64
+    max_concurrency: int = 128
     """Maximum number of concurrent calls in one batch."""
     result_bytes: int = 100 * 1024
     """Maximum size of text results. Longer ones are truncated and stored under a handle."""
@@ -247,8 +247,8 @@ class EngineSettings:
     """Maximum number of unread progress reports. Beyond it, the oldest are dropped and counted."""
     processes: int = 2
     """Number of worker processes for tools with `runs_on="process"`."""
-    threads: int = 64
-    """Number of worker threads for sync tools. Transports use their own threads."""
+    threads: int = 128
+    """Maximum number of worker threads for sync tools; they are started on demand. Transports use their own threads."""
     json_depth: int = 128
     """Maximum nesting depth of arguments."""
     argument_bytes: int = 4 * 1024 * 1024
