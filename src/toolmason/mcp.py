@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from toolmason._core.config.mcp_json import ServerSettings
     from toolmason._core.remote.protocol import Health
     from toolmason._core.values.mcp_client import Client, Elicit, Elicited, Question, Roots, Sample
+    from toolmason._http.guard import Bearer, token_is
     from toolmason.mcp_client.oauth import FileTokens, client_credentials
     from toolmason.mcp_client.source import McpServer
     from toolmason.mcp_server.http.app import asgi_app
-    from toolmason.mcp_server.http.guard import Bearer, token_is
     from toolmason.mcp_server.serve import serve
 
 __all__ = [
@@ -41,7 +41,7 @@ __getattr__, __dir__ = lazy_names(
         "toolmason.mcp_client.oauth": ("FileTokens", "client_credentials"),
         "toolmason.mcp_client.source": ("McpServer",),
         "toolmason.mcp_server.http.app": ("asgi_app",),
-        "toolmason.mcp_server.http.guard": ("Bearer", "token_is"),
+        "toolmason._http.guard": ("Bearer", "token_is"),
         "toolmason.mcp_server.serve": ("serve",),
     },
 )

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolmason import Toolbox, ToolContext, tool
+from toolmason._http.caller import ANONYMOUS
 from toolmason.mcp_client.specification import RpcError
 from toolmason.mcp_server.call_tool import CallHandler, Request
 from toolmason.mcp_server.handlers import Handlers
-from toolmason.mcp_server.http.owner import ANONYMOUS
 
 KEY = b"a key of a decent size"
 YES: Any = {"action": "accept", "content": {"approve": True}}

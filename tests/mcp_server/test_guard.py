@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from mcp_server.sample_server import ACCEPT, ENVELOPE, Running, running
 from toolmason import McpServer, Toolbox
+from toolmason._http.caller import ANONYMOUS
+from toolmason._http.guard import SINGLE_HEADERS, Bearer, ErrorResponse, Guard
 from toolmason.errors import ConfigError
 from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_json, parse_message
 from toolmason.mcp_server.http.app import asgi_app
-from toolmason.mcp_server.http.guard import SINGLE_HEADERS, Bearer, ErrorResponse, Guard
-from toolmason.mcp_server.http.owner import ANONYMOUS
 
 HOST = (b"host", b"localhost:8000")
 GOOD = {b"authorization": b"Bearer good"}

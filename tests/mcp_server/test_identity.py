@@ -6,7 +6,7 @@ import pytest
 
 from mcp_server.sample_server import running
 from toolmason import Toolbox, ToolContext, tool
-from toolmason.mcp_server.http.owner import make_identity
+from toolmason._http.caller import make_identity
 
 TASKS = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

@@ -14,12 +14,13 @@ from pydantic_core import to_json
 
 from mcp_server.sample_server import ACCEPT, ENVELOPE, Running, eventually, running, shelf
 from toolmason._core.call.long_results import ResultStore, reset_result_owner, set_result_owner
+from toolmason._http.caller import ANONYMOUS
+from toolmason._http.guard import ErrorResponse, Guard
 from toolmason._wire import ByteBudget
 from toolmason.mcp_server.http import http_server
 from toolmason.mcp_server.http.app import asgi_app
-from toolmason.mcp_server.http.guard import ErrorResponse, Guard
-from toolmason.mcp_server.http.owner import ANONYMOUS, SessionTable
 from toolmason.mcp_server.http.replay import SessionEventStore
+from toolmason.mcp_server.http.session_table import SessionTable
 from toolmason.mcp_server.tasks import TaskStore
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

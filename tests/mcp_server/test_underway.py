@@ -12,7 +12,7 @@ import pytest
 from mcp_server.sample_server import ACCEPT, Answer, Running, eventually, running
 from toolmason import Tool, Toolbox, ToolContext, tool
 from toolmason.mcp_server.dispatch import get_cancelled_id, get_request_id
-from toolmason.mcp_server.http.owner import SessionTable
+from toolmason.mcp_server.http.session_table import SessionTable
 
 
 class Room:

@@ -21,6 +21,7 @@ from toolmason._core.toolbox.approvals import format_arguments
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import ToolResult
+from toolmason._http.caller import ANONYMOUS, Identity
 from toolmason._text import escape_hidden
 from toolmason.errors import Abort, ApprovalDenied, ApprovalRequired, ToolCallError, UnknownTool
 from toolmason.mcp_client import specification as spec
@@ -40,7 +41,6 @@ from toolmason.mcp_server.encode import (
     passthrough,
     write_result,
 )
-from toolmason.mcp_server.http.owner import ANONYMOUS, Identity
 from toolmason.mcp_server.lists import ToolboxLists, ToolTraits
 from toolmason.mcp_server.signed_state import StateSigner, make_binding
 from toolmason.mcp_server.tasks import ServedTask, TaskStore

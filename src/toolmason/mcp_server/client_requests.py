@@ -16,10 +16,11 @@ from typing import Any, Final, NoReturn
 
 from toolmason._core.run.eager_task import EagerTask
 from toolmason._core.values.mcp_client import Client, Elicit, Elicited, Question, Roots, Sample
+from toolmason._http.caller import ANONYMOUS, Identity
 from toolmason.errors import Abort, ConfigError, ToolError
 from toolmason.mcp_client import specification as spec
 from toolmason.mcp_client.specification import RpcError
-from toolmason.mcp_server.http.owner import ANONYMOUS, Identity, Session
+from toolmason.mcp_server.http.session_table import Session
 
 _log = logging.getLogger("toolmason.mcp_server")
 

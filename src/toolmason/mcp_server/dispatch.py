@@ -12,13 +12,14 @@ from pydantic_core import to_json
 
 from toolmason._core.run import eager_task
 from toolmason._core.run.eager_task import EagerTask, TaskOutcome
+from toolmason._http.caller import Identity
+from toolmason._http.guard import ErrorResponse, HeaderPairs, Headers, send_json
 from toolmason.mcp_client import specification as spec
 from toolmason.mcp_client.specification import RpcError
 from toolmason.mcp_server.call_tool import ROUND_PARAMS, Request
 from toolmason.mcp_server.client_requests import RunningCall
 from toolmason.mcp_server.handlers import CAPABILITIES, Handlers
-from toolmason.mcp_server.http.guard import ErrorResponse, HeaderPairs, Headers, send_json
-from toolmason.mcp_server.http.owner import SESSION_HEADER, Identity, Session, SessionTable
+from toolmason.mcp_server.http.session_table import SESSION_HEADER, Session, SessionTable
 from toolmason.mcp_server.lists import ToolTraits
 
 DUPLICATE_ID_MESSAGE: Final = "A request with this id is in progress. Use a unique id for each request."

@@ -12,9 +12,9 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from toolmason._core.define.decorators import show_keywords
 from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._http.guard import LOOPBACK_HOSTS, Bearer, VerifyToken
 from toolmason.errors import ConfigError
 from toolmason.mcp_server.http.app import asgi_app, require_toolbox
-from toolmason.mcp_server.http.guard import LOOPBACK_HOSTS, Bearer, VerifyToken
 from toolmason.mcp_server.stdio.pipes import redirect_standard_streams
 from toolmason.mcp_server.stdio.stdio_session import GRACE_SECONDS, StopSignal, serve_stdio
 

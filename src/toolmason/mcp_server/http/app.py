@@ -15,13 +15,8 @@ from toolmason._core.arguments.bind import LargeArguments, extract_structure
 from toolmason._core.call.approval import parse_key
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.policy import Inherit
-from toolmason._wire import LARGE_JSON_BYTES
-from toolmason.errors import ConfigError
-from toolmason.mcp_client.transport.framing import UnreadableMessage, find_id, parse_json, parse_large_json
-from toolmason.mcp_server.client_requests import Origin, RunningCall
-from toolmason.mcp_server.dispatch import EXCHANGE_KEY, Dispatcher, HttpExchange
-from toolmason.mcp_server.handlers import Handlers
-from toolmason.mcp_server.http.guard import (
+from toolmason._http.caller import ANONYMOUS, Identity
+from toolmason._http.guard import (
     LOOPBACK_HOSTS,
     MAX_BODY_BYTES,
     PARSE_ERROR,
@@ -35,7 +30,13 @@ from toolmason.mcp_server.http.guard import (
     VerifyToken,
     send_json,
 )
-from toolmason.mcp_server.http.owner import ANONYMOUS, SESSION_HEADER, SESSION_IDLE_SECONDS, Identity, SessionTable
+from toolmason._wire import LARGE_JSON_BYTES
+from toolmason.errors import ConfigError
+from toolmason.mcp_client.transport.framing import UnreadableMessage, find_id, parse_json, parse_large_json
+from toolmason.mcp_server.client_requests import Origin, RunningCall
+from toolmason.mcp_server.dispatch import EXCHANGE_KEY, Dispatcher, HttpExchange
+from toolmason.mcp_server.handlers import Handlers
+from toolmason.mcp_server.http.session_table import SESSION_HEADER, SESSION_IDLE_SECONDS, SessionTable
 
 if TYPE_CHECKING:
     from toolmason.mcp_server.http.sdk_transport import SdkTransport

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 import httptools
 
 from toolmason._core.run.eager_task import EagerTask
+from toolmason._http.guard import HeaderPairs
 from toolmason.mcp_server.dispatch import HttpExchange
-from toolmason.mcp_server.http.guard import HeaderPairs
 
 _log = logging.getLogger("toolmason.mcp_server")
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 from typing_extensions import override
 
 from toolmason._core.run.eager_task import EagerTask
+from toolmason._http.guard import HeaderPairs
 from toolmason._wire import UNLIMITED_PEERS
 from toolmason.mcp_client.transport.framing import parse_json
 from toolmason.mcp_server.dispatch import EXCHANGE_KEY
 from toolmason.mcp_server.http.app import McpApp
-from toolmason.mcp_server.http.guard import HeaderPairs
 from toolmason.mcp_server.stdio.stdio_session import GRACE_SECONDS
 
 try:

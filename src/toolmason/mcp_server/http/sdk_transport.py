@@ -8,12 +8,13 @@ from typing import Any, Final
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
+from toolmason._http.caller import get_peer
+from toolmason._http.guard import ErrorResponse, Receive, Send
 from toolmason.mcp_server.client_requests import ORIGIN_KEY, Origin
 from toolmason.mcp_server.dispatch import InFlight
 from toolmason.mcp_server.handlers import Handlers
-from toolmason.mcp_server.http.guard import ErrorResponse, Receive, Send
-from toolmason.mcp_server.http.owner import SESSION_HEADER, SESSION_IDLE_SECONDS, SessionTable, get_peer
 from toolmason.mcp_server.http.replay import REQUESTING_CLIENT, SessionManager
+from toolmason.mcp_server.http.session_table import SESSION_HEADER, SESSION_IDLE_SECONDS, SessionTable
 from toolmason.mcp_server.sdk_server import make_server
 
 _SESSION_HEADERS: Final = frozenset({SESSION_HEADER, b"mcp-method"})

@@ -13,6 +13,8 @@ from pydantic_core import to_json
 from toolmason._core.run import eager_task
 from toolmason._core.run.eager_task import TaskOutcome
 from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._http.caller import ANONYMOUS
+from toolmason._http.guard import INVALID_REQUEST, PARSE_ERROR
 from toolmason._wire import OversizedLine
 from toolmason.mcp_client.specification import INTERNAL_ERROR, SESSION_VERSIONS
 from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, UnreadableMessage, find_id, parse_message
@@ -20,8 +22,7 @@ from toolmason.mcp_server.call_tool import Request
 from toolmason.mcp_server.client_requests import Origin, RunningCall
 from toolmason.mcp_server.dispatch import DUPLICATE_ID_MESSAGE, Dispatcher, get_cancelled_id, has_modern_envelope
 from toolmason.mcp_server.handlers import Handlers
-from toolmason.mcp_server.http.guard import INVALID_REQUEST, PARSE_ERROR
-from toolmason.mcp_server.http.owner import ANONYMOUS, Session
+from toolmason.mcp_server.http.session_table import Session
 from toolmason.mcp_server.stdio.pipes import LineReader, LineWriter
 
 MAX_IN_FLIGHT: Final = 256

@@ -1,4 +1,4 @@
-"""Identify the owner of a request from its token, and limit the sessions and the bytes of each client."""
+"""Limit the sessions of each client."""
 
 from __future__ import annotations
 
@@ -6,70 +6,13 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any, Final, TypeAlias
-
-from pydantic_core import to_json
 
 from toolmason._wire import UNLIMITED_PEERS
 
-_TOKEN_SPECIFIC_CLAIMS: Final = frozenset({"exp", "iat", "nbf", "jti", "auth_time"})
-"""Claims that differ between tokens of the same user."""
 SESSION_HEADER: Final = b"mcp-session-id"
 SESSION_IDLE_SECONDS: Final = 30 * 60.0
 Send: TypeAlias = Callable[[Any], Awaitable[None]]
-
-
-class Identity(dict[str, Any]):
-    """Context values from authentication; empty if anonymous."""
-
-    __slots__ = ("owner",)
-
-    owner: str
-    """Key that identifies the user; empty if anonymous."""
-
-    def __init__(self, values: Mapping[str, Any], owner: str) -> None:
-        super().__init__(values)
-        self.owner = owner
-
-
-ANONYMOUS: Final = Identity({}, "")
-
-
-def make_identity(verified: Any, token: str) -> Identity:
-    """Return the identity for a token, from the result of `verify`: a name, or context values.
-
-    Identities that differ in any value are different owners, since two tenants may share a `user`. Values that JSON
-    cannot represent, such as connections, are ignored. Without a `user`, each token is its own owner.
-    """
-    if not isinstance(verified, Mapping):
-        return Identity({"user": str(verified)}, f"user {verified}")
-    values = {str(key): value for key, value in verified.items()}
-    if len(values) == 1 and isinstance(user := values.get("user"), str) and user:
-        return Identity(values, f"user {user}")
-    claims = {
-        key: text
-        for key, value in values.items()
-        if key not in _TOKEN_SPECIFIC_CLAIMS and (text := _to_json_text(value)) is not None
-    }
-    if values.get("user") in (None, "") or "user" not in claims:
-        claims[""] = sha256(token.encode("utf-8", "replace")).hexdigest()
-    return Identity(values, sha256(to_json(sorted(claims.items()))).hexdigest())
-
-
-def get_peer(scope: Mapping[str, Any], identity: Identity) -> str:
-    """Return the peer of a request: the user if authenticated, else the machine."""
-    if identity.owner:
-        return f"owner {identity.owner}"
-    client = scope.get("client")
-    return str(client[0]) if client else ""
-
-
-def _to_json_text(value: Any) -> str | None:
-    try:
-        return to_json(value).decode()
-    except ValueError:
-        return None
 
 
 @dataclass(slots=True, eq=False)

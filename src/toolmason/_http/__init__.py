@@ -1,0 +1,1 @@
+"""Check HTTP requests, whatever they are for: Host, Origin, token, size, time."""
