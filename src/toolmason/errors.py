@@ -8,6 +8,7 @@ ToolmasonError
 │  └─ PluginError        plugin author: an entry point or scanned module provides no tools
 ├─ ConfigError           developer or operator: a setting, file or injected value is missing or invalid
 │  └─ UnsupportedProvider   unknown provider or model
+├─ UnknownName           developer: no tool, prompt, resource or run has this name; also a KeyError
 ├─ ExperimentalError     developer: an experimental API was used without permission
 ├─ ModelError            failure: a model was unreachable, refused the request, or sent an invalid response
 ├─ RunTaken              another process holds the lock of the run
@@ -71,6 +72,7 @@ __all__ = [
     "ToolError",
     "ToolTimeout",
     "ToolmasonError",
+    "UnknownName",
     "UnknownOutcome",
     "UnknownTool",
     "UnsupportedProvider",
@@ -181,6 +183,13 @@ class ModelError(ToolmasonError):
         """Seconds that the provider asked the client to wait."""
         status_text = f" answered {status}" if status is not None else ""
         super().__init__(f"{provider}{status_text}: {clip(reason, 500)}")
+
+
+class UnknownName(ToolmasonError, KeyError):
+    """No tool, prompt, resource or run has this name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # that of KeyError has quotes around it
 
 
 class ExperimentalError(ToolmasonError):

@@ -9,7 +9,7 @@ import types
 import pytest
 
 from toolmason import Chat, Limits, McpServer, Retry, Tool, Toolbox, tool
-from toolmason.errors import ToolmasonError
+from toolmason.errors import ToolmasonError, UnknownName
 from toolmason.models import ModelReply, ScriptedModel
 
 MODULES = ("toolmason", "toolmason.chat", "toolmason.testing", "toolmason.mcp", "toolmason.extend", "toolmason.models")
@@ -100,6 +100,69 @@ def test_a_wrong_type_is_an_error_of_ours(name, tmp_path, monkeypatch):
             others.append((parameter.name, repr(error)))
 
     assert others == []
+
+
+@tool
+async def hi(x: int = 1) -> int:
+    """Return a number."""
+    return x
+
+
+BOX = Toolbox(hi)
+OBJECTS = {
+    "Toolbox": BOX,
+    "Toolbox.approvals": BOX.approvals,
+    "Toolbox.servers": BOX.servers,
+    "Chat": Chat(ScriptedModel(["x"] * 10_000), BOX),
+    "Tool": BOX["hi"],
+}
+FIRST = {"Toolbox.call": ("hi",), "Toolbox.renamed": ({},)}
+METHODS = [
+    f"{name}.{member}"
+    for name, item in OBJECTS.items()
+    for member in dir(item)
+    # The sync twin of a method is that method, in another thread.
+    if not member.startswith("_") and not member.endswith("_sync") and inspect.ismethod(getattr(item, member))
+]
+
+
+async def consume(made):
+    """Wait for what a method returned."""
+    if inspect.isasyncgen(made):
+        async for _ in made:
+            pass
+    elif inspect.isawaitable(made):
+        await made
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.filterwarnings("ignore")
+async def test_a_wrong_type_for_a_method_is_an_error_of_ours(name):
+    place, _, member = name.rpartition(".")
+    function, others = getattr(OBJECTS[place], member), []
+    valid = FIRST.get(name, ())
+    for number, parameter in enumerate(inspect.signature(function).parameters.values()):
+        for wrong in WRONG if parameter.kind is not parameter.VAR_KEYWORD else ():
+            args, keywords = (*valid[:number], wrong, *valid[number + 1 :]), {}
+            if parameter.kind is parameter.KEYWORD_ONLY or number > len(valid):
+                args, keywords = valid, {parameter.name: wrong}
+            with contextlib.suppress(TypeError):  # Python itself names what is missing
+                inspect.signature(function).bind(*args, **keywords)
+                try:
+                    await consume(function(*args, **keywords))
+                except ToolmasonError as error:
+                    others += [] if str(error) else [(parameter.name, "no text")]
+                except Exception as error:  # noqa: BLE001 - the point of the test
+                    others.append((parameter.name, wrong, repr(error)))
+
+    assert others == []
+
+
+def test_a_name_that_does_not_exist_is_an_error_of_ours_and_of_python():
+    with pytest.raises(UnknownName, match=r"^No tool") as caught:
+        BOX["nothing"]
+
+    assert isinstance(caught.value, KeyError)
 
 
 @pytest.mark.parametrize(

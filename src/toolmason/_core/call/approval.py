@@ -288,7 +288,7 @@ def _without_signature(request: ApprovalRequest) -> Mapping[str, Any]:
     return {name: getattr(request, name) for name in request.__slots__ if name != "signature"}
 
 
-def _split_verdict(verdict: ApprovalVerdict) -> tuple[Literal["allow", "deny", "edit"], str, Mapping[str, Any] | None]:
+def _split_verdict(verdict: Any) -> tuple[Literal["allow", "deny", "edit"], str, Mapping[str, Any] | None]:
     match verdict:
         case Allow():
             return "allow", "", None
@@ -296,6 +296,7 @@ def _split_verdict(verdict: ApprovalVerdict) -> tuple[Literal["allow", "deny", "
             return "deny", reason, None
         case Edit(arguments):
             return "edit", "", dict(arguments)
+    raise ConfigError(f"verdict={clip(repr(verdict))}: must be Allow(), Deny(reason) or Edit(arguments).")
 
 
 def _to_verdict(decision: Decision) -> ApprovalVerdict:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
 from toolmason._core.call.deadlines import Deadline
 from toolmason._core.call.route import Route
 from toolmason._core.run import eager_task
-from toolmason._core.values.policy import Parallel, Sequential, Strategy
+from toolmason._core.values.policy import Parallel, Sequential, Strategy, check_kinds
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult
 from toolmason.errors import DefinitionError, ToolCallError, ToolCancelled, clip
 
@@ -34,6 +34,16 @@ def to_call(call: ToolCall | tuple[str, Arguments]) -> ToolCall:
     if not (isinstance(given, tuple) and given and isinstance(given[0], str) and len(given) <= 2):  # noqa: PLR2004 - a pair
         raise DefinitionError(f"{clip(repr(call))} is not a call. Pass a ToolCall, or a name and arguments.")
     return ToolCall(f"call_{next(CALL_NUMBERS)}", *call)
+
+
+def to_calls(calls: Iterable[ToolCall | tuple[str, Arguments]]) -> Iterator[ToolCall]:
+    """Convert the argument of `call_all`.
+
+    Raises:
+        DefinitionError: it is not a list, or an item is not a call.
+    """
+    check_kinds("", {"calls": calls}, {"calls": (Iterable,)})
+    return map(to_call, calls)
 
 
 def get_max_parallel(strategy: Strategy, limit: int) -> int:

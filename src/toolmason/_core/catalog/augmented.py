@@ -144,8 +144,8 @@ def make_augmenter(model: Any, on_arguments: ArgumentsCallback | None, *, keep: 
     Raises:
         DefinitionError: the model is not a model class.
     """
-    extra = schema_compiler().compile_type(model)
-    if resolve_root(extra.schema).get("type") != "object":
+    extra = schema_compiler().compile_type(model) if isinstance(model, type) else None
+    if extra is None or resolve_root(extra.schema).get("type") != "object":
         raise DefinitionError(f"augmented({model!r}): the model must be a BaseModel, a dataclass or a TypedDict.")
 
     def augment(tool: Tool) -> Tool:

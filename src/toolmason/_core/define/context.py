@@ -329,7 +329,7 @@ def make_context(value: ContextLike) -> ToolContext[Any] | None:
     if value is None or isinstance(value, ToolContext):
         return value
     values: Any = value
-    if not isinstance(values, Mapping):
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
         raise DefinitionError(f"context={clip(repr(values))}: must be a ToolContext or a mapping of its values.")
     return ToolContext(**values)
 

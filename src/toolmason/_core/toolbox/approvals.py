@@ -25,10 +25,10 @@ from toolmason._core.run.progress import OnProgress
 from toolmason._core.toolbox.calls import Calls
 from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.state import ToolboxState
-from toolmason._core.values.policy import INHERIT, Timeout, check_timeout
+from toolmason._core.values.policy import INHERIT, Timeout, check_kinds, check_timeout
 from toolmason._core.values.results import Arguments, Repair, ToolCall, ToolResult
 from toolmason._text import escape_hidden
-from toolmason.errors import ApprovalDenied, ApprovalRequired, LimitExceeded, ToolCallError
+from toolmason.errors import ApprovalDenied, ApprovalRequired, LimitExceeded, ToolCallError, explain_arguments
 
 _MAX_CHARS: Final = 500
 """Maximum number of characters shown of one value or key."""
@@ -61,6 +61,7 @@ class Approvals:
     _state: ToolboxState
     _calls: Calls
 
+    @explain_arguments
     def decide(self, request: ApprovalRequest, verdict: ApprovalVerdict) -> Decision:
         """Sign a decision on a request that a result carried: `result.error.request`.
 
@@ -72,6 +73,7 @@ class Approvals:
         """
         return self._state.calls.signer.sign_decision(request, verdict)
 
+    @explain_arguments
     def verify(self, decision: Decision) -> bool:
         """Return True if a decision was signed with this toolbox's key and not changed since."""
         return self._state.calls.signer.verify(decision)
@@ -110,6 +112,7 @@ class Approvals:
 
     async def dry_run(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> DryRun:
         """Return the effect that a call would have, without running it; with `error` if it would not run."""
+        check_kinds("", {"name": name}, {"name": (str,)})
         route = self._calls.lookup.get_route(name)
         if isinstance(route, ToolCallError):
             options = CallOptions(make_context(context), run=self._state.run)

@@ -23,10 +23,10 @@ from toolmason._core.run.execute import call_user_function
 from toolmason._core.toolbox.state import ToolboxState
 from toolmason._core.values.content import Content, ResourceLink
 from toolmason._core.values.messages import Message
-from toolmason._core.values.policy import Inherit
+from toolmason._core.values.policy import Inherit, check_kinds
 from toolmason._core.values.provider_tools import Strict
 from toolmason._core.values.results import Arguments
-from toolmason.errors import ExecutionError, ToolCallError, UnknownTool
+from toolmason.errors import ExecutionError, ToolCallError, UnknownName, UnknownTool
 
 _log = logging.getLogger("toolmason")
 _REGISTRY_MODULE: Final = "toolmason.providers.registry"
@@ -132,6 +132,7 @@ class ToolLookup:
 
     async def find_route(self, name: str, context: ToolContext[Any] | None) -> Route | ToolCallError:
         """Return the route of a call, from a resolver or else from the servers if the toolbox has no such tool."""
+        check_kinds("", {"name": name}, {"name": (str,)})
         route = await self.resolve_route(name)
         if isinstance(route, UnknownTool) and self.state.remotes:
             return (await self.refresh(context)).get_route(name, resolvers_had_none=True)
@@ -167,6 +168,7 @@ class ToolLookup:
 
     def make_definitions(self, provider: str, strict: Strict, *, lossy: bool) -> list[dict[str, Any]]:
         """Return the tools in the format of a provider's `tools` field."""
+        check_kinds("", {"provider": provider}, {"provider": (str,)})
         reader = None if READ_RESULT in self.state.catalog.tools else self.get_reader()
         key = (provider, strict, lossy, reader is None)
         found = self._definitions.get(key)
@@ -237,11 +239,12 @@ class ToolLookup:
         lookup = await self.refresh(context) if self.state.remotes else self
         prompts = {prompt.name: prompt for prompt in lookup.list_prompts()}
         if name not in prompts:
-            raise KeyError(f"No prompt named {name!r}. Available: {', '.join(prompts) or 'none'}.")
+            raise UnknownName(f"No prompt named {name!r}. Available: {', '.join(prompts) or 'none'}.")
         return prompts[name]
 
     async def render_prompt(self, name: str, arguments: Arguments, context: ToolContext[Any] | None) -> list[Message]:
         """Return the messages of a prompt. Raises as `Toolbox.prompt` does."""
+        check_kinds("", {"name": name}, {"name": (str,)})
         found = await self.find_prompt(name, context)
         chain = get_chain(found.policies, self.state.calls)
         merged = merge_context(chain).merge(context)
@@ -270,7 +273,7 @@ class ToolLookup:
                 merged = merge_context(chain).merge(context)
                 return await run_in_time(uri, chain, item.read(uri, values, merged, merge_settings(chain)))
         if not state.remotes:
-            raise KeyError(f"No resource has the URI {uri!r}. Print `toolbox.resources` to list them.")
+            raise UnknownName(f"No resource has the URI {uri!r}. Print `toolbox.resources` to list them.")
         merged = state.calls.context.merge(context)
         return await run_in_time(uri, (state.calls,), state.remotes.for_identity(merged).read(uri, merged))
 

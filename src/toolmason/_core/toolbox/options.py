@@ -191,7 +191,8 @@ def _to_config(config: Any) -> Any:
         return None
     from toolmason._core.config.config import Config  # noqa: PLC0415 - see above
 
-    return Config(config) if isinstance(config, Mapping) and not isinstance(config, Config) else config
+    check_kinds("", {"config": config}, {"config": (Config, Mapping)})
+    return config if isinstance(config, Config) else Config(config)
 
 
 def make_native_tools(config: Config) -> Iterator[AnyNativeTool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 from toolmason._core.call.approval import Approver
@@ -29,10 +30,10 @@ from toolmason._core.remote.nested import RemoteView, join_servers, make_remote_
 from toolmason._core.remote.protocol import RemoteSource, ServerRequestHandlers, ToolTransform
 from toolmason._core.remote.servers import Remotes
 from toolmason._core.toolbox.options import ToolboxPolicy, make_call_policy, make_result_store
-from toolmason._core.values.policy import Limits
+from toolmason._core.values.policy import Limits, check_kinds
 from toolmason._core.values.provider_tools import AnyNativeTool
 from toolmason._text import suggest
-from toolmason.errors import DefinitionError, DuplicateTool, PluginError
+from toolmason.errors import DefinitionError, DuplicateTool, PluginError, clip
 
 if TYPE_CHECKING:  # 20 ms at start-up, needed only with these options
     from toolmason._core.catalog.augmented import ArgumentsCallback
@@ -200,7 +201,7 @@ class ToolboxState:
         self._check_patterns("select", patterns)
         if not self.remotes:  # else accept any: a server may list the tool later
             self._check_names("select", patterns)
-        wanted_tags = frozenset([tags] if isinstance(tags, str) else tags)
+        wanted_tags = _read_tags(tags)
         wanted_effects = {name: value for name, value in effects.items() if value is not None}
 
         def matches_name(name: str) -> bool:
@@ -220,7 +221,7 @@ class ToolboxState:
         """
         self._check_keywords("exclude", unknown, ("tags",))
         self._check_patterns("exclude", patterns)
-        unwanted_tags = frozenset([tags] if isinstance(tags, str) else tags)
+        unwanted_tags = _read_tags(tags)
 
         def is_kept(name: str) -> bool:
             return not any(fnmatchcase(name, pattern) for pattern in patterns)
@@ -263,6 +264,7 @@ class ToolboxState:
         Raises:
             DefinitionError: no tool has an old name.
         """
+        check_kinds("", {"names": names}, {"names": (Mapping,)})
         known = self.catalog.tools
         # With servers, accept any name: their tools may not be known yet.
         if (unknown := names.keys() - known.keys()) and not self.remotes:
@@ -287,6 +289,7 @@ class ToolboxState:
         """
         from toolmason._core.catalog.overridden import Override  # noqa: PLC0415 - 20 ms at start-up
 
+        check_kinds("", {"name": name}, {"name": (str,)})
         change = Override(name, keywords)
         catalog = self.catalog.with_tools({})
         for tool in self.catalog.tools.values():
@@ -346,6 +349,9 @@ class ToolboxState:
 
     def start_run(self, limits: Limits | None) -> ToolboxState:
         """Return the state of a view for one run."""
+        given: Any = limits
+        if not isinstance(given, Limits | NoneType):
+            raise DefinitionError(f"limits={clip(repr(given))}: must be Limits(...).")
         run = RunState(limits or self.policy.limits, make_result_store(self.policy))
         return self.derive(run=run, owns_store=True)
 
@@ -371,3 +377,15 @@ class ToolboxState:
         """Return the state of a view with the default policy, which its tools do not carry."""
         policy = ToolboxPolicy(settings=self.policy.settings, resolvers=self.policy.resolvers)
         return self.derive(policy=policy, calls=make_call_policy(policy), carries_policy=False)
+
+
+def _read_tags(tags: Any) -> frozenset[str]:
+    """Return the value of `tags=` as a set.
+
+    Raises:
+        DefinitionError: it is neither a string nor a list of strings.
+    """
+    given = [tags] if isinstance(tags, str) else [*tags] if isinstance(tags, Iterable) else [tags]
+    if not all(isinstance(tag, str) for tag in given):
+        raise DefinitionError(f"tags={clip(repr(tags))}: must be a list of strings.")
+    return frozenset(given)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
 from toolmason._core.call.approval import ApprovalRule, Approver
-from toolmason._core.call.batch import CALL_NUMBERS, Batch, get_max_parallel, to_call
+from toolmason._core.call.batch import CALL_NUMBERS, Batch, get_max_parallel, to_call, to_calls
 from toolmason._core.call.call_policy import Middleware
 from toolmason._core.call.pipeline import NO_OPTIONS
 from toolmason._core.call.route import CallOptions, Route
@@ -48,7 +48,7 @@ from toolmason._core.values.policy import (
 )
 from toolmason._core.values.provider_tools import AnyNativeTool, Strict
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, make_call
-from toolmason.errors import DefinitionError, PluginError, ToolCallError, UnknownTool, explain_arguments
+from toolmason.errors import DefinitionError, PluginError, ToolCallError, UnknownName, UnknownTool, explain_arguments
 
 if TYPE_CHECKING:  # 20 ms at start-up, needed only with these options
     from toolmason._core.catalog.augmented import ArgumentsCallback
@@ -182,7 +182,7 @@ class Toolbox:
     def __getitem__(self, name: str) -> Tool:
         found = self._lookup.find(name)
         if found is None:
-            raise KeyError(str(UnknownTool(name, self._lookup.list_names())))
+            raise UnknownName(str(UnknownTool(name, self._lookup.list_names())))
         return found
 
     def __contains__(self, name: object) -> bool:
@@ -286,7 +286,7 @@ class Toolbox:
         even if the batch is cancelled: finished calls keep their results, the others get `ToolCancelled`.
         """
         max_parallel = get_max_parallel(strategy, self._state.policy.max_parallel)
-        batch = Batch(map(to_call, calls), results, max_parallel, check_timeout(timeout))
+        batch = Batch(to_calls(calls), results, max_parallel, check_timeout(timeout))
         options = CallOptions.parse(context, call_timeout, retry, on_progress, self._run)
         return await self._calls.run_batch(batch, options)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -51,6 +51,7 @@ _KIND_NAMES: Final[Mapping[Any, str]] = {
     Callable: "a function",
     Mapping: "a mapping",
     Sequence: "a list",
+    Iterable: "a list",
     PurePath: "a path",
     AbstractSet: "a set",
 }

@@ -31,7 +31,7 @@ from toolmason.chat.durable.effects import (
 )
 from toolmason.chat.durable.process_identity import get_process_identity, is_dead
 from toolmason.chat.durable.sqlite_file import JOURNAL_MIGRATIONS, SqliteFile
-from toolmason.errors import ConfigError, RunTaken, ToolmasonError, UnknownOutcome, explain_arguments
+from toolmason.errors import ConfigError, RunTaken, ToolmasonError, UnknownName, UnknownOutcome, explain_arguments
 
 LEASE_SECONDS: Final = 30.0
 
@@ -139,7 +139,7 @@ class SqliteRuntime:
         """
         found = self._records(run)
         if not found:
-            raise KeyError(f"Unknown run {run!r} in {str(self.path)!r}. List the runs with `runtime.runs()`.")
+            raise UnknownName(f"Unknown run {run!r} in {str(self.path)!r}. List the runs with `runtime.runs()`.")
         return found[0]
 
     def runs(self) -> list[RunRecord]:
@@ -190,7 +190,7 @@ class SqliteRuntime:
             _raise_if_held(db, run, time.time())
             found = db.execute("SELECT name, state FROM effects WHERE run=? AND key=?", (run, key)).fetchone()
             if found is None:
-                raise KeyError(f"Unknown call {key!r} in run {run!r}. List them with `runtime.effects({run!r})`.")
+                raise UnknownName(f"Unknown call {key!r} in run {run!r}. List them with `runtime.effects({run!r})`.")
             name, state = found
             if state != "started":
                 raise ConfigError(
@@ -357,7 +357,7 @@ def _is_held(holder: str | None, until: float, now: float) -> bool:
 def _raise_if_held(db: sqlite3.Connection, run: str, now: float) -> None:
     found = db.execute("SELECT holder, until FROM runs WHERE run=?", (run,)).fetchone()
     if found is None:
-        raise KeyError(f"Unknown run {run!r}. List the runs with `runtime.runs()`.")
+        raise UnknownName(f"Unknown run {run!r}. List the runs with `runtime.runs()`.")
     holder, until = found
     if _is_held(holder, until, now):
         raise RunTaken(run, until - now)
