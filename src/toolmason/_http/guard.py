@@ -282,3 +282,43 @@ class Guard:
                     slowest.reschedule(0)
             message = await receive()
         return None
+
+
+def make_guard(
+    allowed_hosts: Sequence[str],
+    allowed_origins: Sequence[str],
+    auth: VerifyToken | Bearer | None,
+    max_body_bytes: int,
+) -> Guard:
+    """Return the guard of a server with these options.
+
+    Raises:
+        ConfigError: an option is invalid.
+    """
+    hosts, origins = _parse_names("allowed_hosts", allowed_hosts), _parse_names("allowed_origins", allowed_origins)
+    check_size("max_body_bytes", max_body_bytes)
+    if not (auth is None or isinstance(auth, Bearer) or callable(auth)):
+        # Show only the type: the value may be the token itself.
+        raise ConfigError(
+            f"auth= is of type {type(auth).__name__!r}. Pass a function of the token: auth=token_is(secret)."
+        )
+    bearer = auth if auth is None or isinstance(auth, Bearer) else Bearer(auth)
+    return Guard(hosts, frozenset(origin.rstrip("/") for origin in origins), bearer, max_body_bytes)
+
+
+def check_size(option: str, size: Any) -> None:
+    """Check a size or a count.
+
+    Raises:
+        ConfigError: it is not a positive integer.
+    """
+    if type(size) is not int or size < 1:
+        raise ConfigError(f"{option}={size!r} must be a positive integer.")
+
+
+def _parse_names(option: str, names: Any) -> frozenset[str]:
+    """Return the names of an option in lower case."""
+    # A string is a sequence of strings, too, and one with a star in it would allow every host.
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"{option}={names!r} must be a list of strings, such as ['tools.example.com'].")
+    return frozenset(map(str.lower, names))

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from toolmason.chat.chat import Chat
     from toolmason.chat.durable.effects import Completed, NotExecuted
     from toolmason.chat.durable.journal import EffectRecord, RunRecord, SqliteRuntime
-    from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Done, Event, StepFinished
+    from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Done, Event, StepFinished, load_event
+    from toolmason.chat.frontends.chat_app import sse
     from toolmason.chat.loop import Advisor, ModelTurn, NextStep, ToolLoop, before_loop, inside_loop
     from toolmason.chat.memory import Memory, SqliteMemory, WindowMemory
     from toolmason.chat.reply import Reply, Step
@@ -52,6 +53,8 @@ __all__ = [
     "WindowMemory",
     "before_loop",
     "inside_loop",
+    "load_event",
+    "sse",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -71,7 +74,16 @@ __getattr__, __dir__ = lazy_names(
         "toolmason.chat.chat": ("Chat",),
         "toolmason.chat.durable.effects": ("Completed", "NotExecuted"),
         "toolmason.chat.durable.journal": ("EffectRecord", "RunRecord", "SqliteRuntime"),
-        "toolmason.chat.events": ("CallFinished", "CallProgress", "CallStarted", "Done", "Event", "StepFinished"),
+        "toolmason.chat.events": (
+            "CallFinished",
+            "CallProgress",
+            "CallStarted",
+            "Done",
+            "Event",
+            "StepFinished",
+            "load_event",
+        ),
+        "toolmason.chat.frontends.chat_app": ("sse",),
         "toolmason.chat.loop": ("Advisor", "ModelTurn", "NextStep", "ToolLoop", "before_loop", "inside_loop"),
         "toolmason.chat.memory": ("Memory", "SqliteMemory", "WindowMemory"),
         "toolmason.chat.reply": ("Reply", "Step"),

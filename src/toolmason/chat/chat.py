@@ -134,7 +134,7 @@ class Chat:
 
     send_sync = blocking(send)
 
-    async def stream(  # noqa: PLR0913 - as above
+    def stream(  # noqa: PLR0913 - as above
         self,
         prompt: PromptInput,
         *,
@@ -148,12 +148,14 @@ class Chat:
     ) -> AsyncGenerator[Event]:
         """Send a message and yield the events of the run, the last one `Done` with the reply. Options as in `send`."""
         options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run)
+        return self._stream(partial(self._prepare, prompt, options), options)
+
+    async def _stream(self, prepare: _Prepare, options: SendOptions) -> AsyncGenerator[Event]:
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
         async def produce() -> None:
             try:
-                prepare = partial(self._prepare, prompt, options, queue.put_nowait, None)
-                queue.put_nowait(Done(await self._execute(prepare, options)))
+                queue.put_nowait(Done(await self._execute(partial(prepare, queue.put_nowait, None), options)))
             finally:
                 queue.put_nowait(None)
 
@@ -191,11 +193,17 @@ class Chat:
 
     step_sync = blocking(step)
 
+    @explain_arguments
     def cancel(self, conversation: str | None = None) -> None:
         """Cancel the runs of a conversation: model, tools and servers. Every call still gets a result."""
         for task in tuple(self._running_tasks.get(conversation, ())):
             self._cancelled_tasks.add(task)
             task.get_loop().call_soon_threadsafe(task.cancel)
+
+    @property
+    def has_memory(self) -> bool:
+        """True if the chat has a memory, so that it needs only the new messages."""
+        return self._memory is not None
 
     async def load_history(self, conversation: str | None = None) -> Sequence[Message]:
         """Return the messages that the memory has of a conversation, or none if the chat has no memory."""
@@ -224,24 +232,46 @@ class Chat:
         Raises:
             ConfigError: the data is not a saved run, or the run is not waiting.
         """
-        reply = saved if isinstance(saved, Reply) else Reply.load(saved)
-        if not reply.pending or not any(message.results for message in reply.messages):
-            raise ConfigError("This run is not waiting for approval. Send the next message instead.")
-        results_index = max(i for i, message in enumerate(reply.messages) if message.results)
+        reply = _load_waiting(saved)
         options = SendOptions(tools, add_tools, context, reply.conversation, tool_choice, limits, reply.run)
-
-        async def prepare(request_tools: RequestTools) -> _PreparedRun:
-            prepared_run = await self._prepare((), options, None, reply.messages[:results_index], request_tools)
-            # This chat may have a system message that the saved run did not have.
-            saved_system = len(reply.messages) - len(_drop_system(reply.messages))
-            prepared_run.run.history_length = reply.history_length - saved_system
-            verified = verify_decisions(prepared_run.run.plan.box, decisions)
-            prepared_run.resumed = ResumedRun(reply, reply.messages[results_index].results, verified)
-            return prepared_run
-
-        return await self._execute(prepare, options)
+        return await self._execute(partial(self._prepare_resumed, reply, decisions, options, None, None), options)
 
     resume_sync = blocking(resume)
+
+    def stream_resumed(  # noqa: PLR0913 - as above
+        self,
+        saved: Mapping[str, Any] | Reply,
+        decisions: Iterable[Decision | Mapping[str, Any]] = (),
+        *,
+        tools: Any = None,
+        add_tools: Any = None,
+        context: ContextLike = None,
+        tool_choice: ToolChoice | str | None = None,
+        limits: Limits | None = None,
+    ) -> AsyncGenerator[Event]:
+        """Resume a run as `resume` does, and yield its events as `stream` does."""
+        reply = _load_waiting(saved)
+        options = SendOptions(tools, add_tools, context, reply.conversation, tool_choice, limits, reply.run)
+        return self._stream(partial(self._prepare_resumed, reply, decisions, options), options)
+
+    async def _prepare_resumed(
+        self,
+        reply: Reply,
+        decisions: Iterable[Decision | Mapping[str, Any]],
+        options: SendOptions,
+        emit: Callable[[Event], None] | None,
+        saved_messages: Sequence[Message] | None,
+        request_tools: RequestTools,
+    ) -> _PreparedRun:
+        results_index = max(i for i, message in enumerate(reply.messages) if message.results)
+        saved_messages = reply.messages[:results_index]
+        prepared_run = await self._prepare((), options, emit, saved_messages, request_tools)
+        # This chat may have a system message that the saved run did not have.
+        saved_system = len(reply.messages) - len(_drop_system(reply.messages))
+        prepared_run.run.history_length = reply.history_length - saved_system
+        verified = verify_decisions(prepared_run.run.plan.box, decisions)
+        prepared_run.resumed = ResumedRun(reply, reply.messages[results_index].results, verified)
+        return prepared_run
 
     # --- running -------------------------------------------------------------------------------------
 
@@ -398,6 +428,18 @@ class _PreparedRun:
     tool_choice: ToolChoice | str | None
     tool_search: ToolSearch | None
     resumed: ResumedRun | None = None
+
+
+_Prepare: TypeAlias = Callable[
+    [Callable[[Event], None] | None, Sequence[Message] | None, RequestTools], Coroutine[Any, Any, _PreparedRun]
+]
+
+
+def _load_waiting(saved: Mapping[str, Any] | Reply) -> Reply:
+    reply = saved if isinstance(saved, Reply) else Reply.load(saved)
+    if not reply.pending or not any(message.results for message in reply.messages):
+        raise ConfigError("This run is not waiting for approval. Send the next message instead.")
+    return reply
 
 
 def _drop_system(messages: Sequence[Message]) -> list[Message]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias, get_args
 
 from toolmason._core.run.progress import ProgressReport
 from toolmason._core.toolbox.exchange import (
+    LOADERS,
     ArgumentsDelta,
     CallClosed,
     CallOpened,
@@ -14,9 +16,11 @@ from toolmason._core.toolbox.exchange import (
     StreamEvent,
     TextDelta,
     ThoughtDelta,
+    Usage,
 )
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.reply import Reply
+from toolmason.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,14 @@ class Done(StreamEvent):
     reply: Reply
 
 
+def _load_reply(data: Mapping[str, Any]) -> Reply:
+    return replace(Reply.load(data), usage=Usage(**data["usage"]))
+
+
+LOADERS["ProgressReport"] = lambda data: ProgressReport(**data)
+LOADERS["Reply"] = _load_reply
+
+
 Event: TypeAlias = (
     TextDelta
     | ThoughtDelta
@@ -69,3 +81,18 @@ Event: TypeAlias = (
     | StepFinished
     | Done
 )
+_KINDS: Final[Mapping[str, Any]] = {kind.__name__: kind for kind in get_args(Event)}
+
+
+def load_event(data: Mapping[str, Any]) -> Event:
+    """Restore an event of any kind from the data of its `to_dict`.
+
+    Raises:
+        ConfigError: the data is not that of an event.
+    """
+    given: Any = data
+    kind = _KINDS.get(str(given.get("type"))) if isinstance(given, Mapping) else None
+    if kind is None:
+        raise ConfigError(f"{data!r:.80} is not the data of an event. Pass that of `event.to_dict()`.")
+    event: Event = kind.from_dict(data)
+    return event

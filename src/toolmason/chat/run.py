@@ -332,14 +332,14 @@ class Run:
             self.results.extend(results)
             raise
 
-    async def _run_call(self, number: int, index: int, call: ToolCall) -> ToolResult:
+    async def _run_call(self, number: int, index: int, call: ToolCall, work: Work | None = None) -> ToolResult:
         """Run one call, and report its start and its end."""
-        emit = self.plan.emit
+        emit, work = self.plan.emit, work or partial(self._call_tool, call)
         if emit is None:
-            return await self._run_effect(number, index, call, partial(self._call_tool, call))
+            return await self._run_effect(number, index, call, work)
         emit(CallStarted(call))
         try:
-            result = await self._run_effect(number, index, call, partial(self._call_tool, call))
+            result = await self._run_effect(number, index, call, work)
         except asyncio.CancelledError:
             emit(CallFinished(call, make_cancelled_result(call)))
             raise
@@ -364,7 +364,7 @@ class Run:
                 error = ApprovalRequired(call.name, request)
                 results.append(ToolResult(call.id, call.name, error=error, attempts=0))
             else:
-                results.append(await self._run_effect(number, index, call, partial(self._resume_call, decision)))
+                results.append(await self._run_call(number, index, call, partial(self._resume_call, decision)))
         return results
 
     async def _run_effect(self, number: int, index: int, call: ToolCall, work: Work) -> ToolResult:
@@ -417,7 +417,9 @@ class Run:
     async def _resume_call(self, decision: Decision) -> ToolResult:
         user = DECISION_USER.set("" if self.execution is None else f"run {self.plan.run_id}")
         try:
-            return await self.plan.box.approvals.resume(decision, context=self.plan.context)
+            emit = self.plan.emit
+            on_progress = None if emit is None else (lambda report: emit(CallProgress(report)))
+            return await self.plan.box.approvals.resume(decision, context=self.plan.context, on_progress=on_progress)
         finally:
             DECISION_USER.reset(user)
 

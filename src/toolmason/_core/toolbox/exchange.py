@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from pydantic_core import to_json
 
 from toolmason._core.values.definition import ToolDefinition
-from toolmason._core.values.messages import Message, dump_call, dump_result
+from toolmason._core.values.messages import Message, dump_call, dump_result, load_result
 from toolmason._core.values.provider_tools import NATIVE_TOOL_TYPES, AnyNativeTool
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ConfigError, explain_arguments
@@ -239,6 +239,23 @@ class StreamEvent:
         event: Any = self
         return {"type": type(self).__name__} | {item.name: _dump(getattr(self, item.name)) for item in fields(event)}
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Restore an event from the data of `to_dict`.
+
+        Raises:
+            ConfigError: the data is not that of such an event.
+        """
+        kind: Any = cls
+        try:
+            if data["type"] != cls.__name__:
+                raise ConfigError(f"This is the data of a {data['type']!r:.60}, not of a {cls.__name__}.")
+            return cls(**{item.name: _load(item.type, data[item.name]) for item in fields(kind)})
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"This is not the data of a {cls.__name__}: {type(error).__name__}: {error!s:.200}."
+            ) from error
+
 
 def _dump(value: Any) -> Any:
     if isinstance(value, tuple):
@@ -250,6 +267,25 @@ def _dump(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return value.to_dict()
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+LOADERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "ToolCall": lambda data: ToolCall(**data),
+    "tuple[ToolResult, ...]": lambda data: tuple(map(load_result, data)),
+    "ToolResult": load_result,
+    "ModelReply": ModelReply.from_dict,
+}
+"""Functions that restore the field of an event from JSON data, by its annotation."""
+
+
+def _load(annotation: Any, data: Any) -> Any:
+    load = LOADERS.get(annotation)
+    if load is not None:
+        return load(data)
+    expected: Any = {"str": str, "int": int}[annotation]
+    if not isinstance(data, expected):
+        raise TypeError(annotation)
+    return data
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ from toolmason._http.guard import (
     Receive,
     Send,
     VerifyToken,
+    check_size,
+    make_guard,
     send_json,
 )
 from toolmason._wire import LARGE_JSON_BYTES
@@ -221,18 +223,8 @@ def asgi_app(  # noqa: PLR0913 - one parameter for each option
     require_toolbox(box)
     if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
         raise ConfigError(f"path={path!r} must be a string, such as '/mcp'.")
-    hosts = _parse_names("allowed_hosts", allowed_hosts)
-    origins = _parse_names("allowed_origins", allowed_origins)
-    for name, size in (("max_body_bytes", max_body_bytes), ("max_sessions", max_sessions)):
-        if type(size) is not int or size < 1:
-            raise ConfigError(f"{name}={size!r} must be a positive integer.")
-    if not (auth is None or isinstance(auth, Bearer) or callable(auth)):
-        # Show only the type: the value may be the token itself.
-        raise ConfigError(
-            f"auth= is of type {type(auth).__name__!r}. Pass a function of the token: auth=token_is(secret)."
-        )
-    bearer = auth if auth is None or isinstance(auth, Bearer) else Bearer(auth)
-    guard = Guard(hosts, frozenset(origin.rstrip("/") for origin in origins), bearer, max_body_bytes)
+    check_size("max_sessions", max_sessions)
+    guard = make_guard(allowed_hosts, allowed_origins, auth, max_body_bytes)
     return McpApp(box, guard, path, parse_key("state_key", state_key), max_sessions)
 
 
@@ -244,14 +236,6 @@ def require_toolbox(box: Any) -> None:
     """
     if not isinstance(box, Toolbox):
         raise ConfigError(f"serve({box!r}): pass a Toolbox, such as Toolbox(first_tool, second_tool).")
-
-
-def _parse_names(option: str, names: Any) -> frozenset[str]:
-    """Return the names of an option in lower case."""
-    # A string is a sequence of strings, too, and one with a star in it would allow every host.
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"{option}={names!r} must be a list of strings, such as ['tools.example.com'].")
-    return frozenset(map(str.lower, names))
 
 
 def _parse_large(body: bytes) -> Any:

@@ -1,0 +1,365 @@
+"""Serve a chat to front ends: an ASGI application that streams the events of a run, and can resume a broken stream."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+from urllib.parse import parse_qs
+
+from pydantic_core import to_json
+
+from toolmason._core.define.context import ContextLike, ToolContext, make_context
+from toolmason._http.caller import Identity, get_peer
+from toolmason._http.guard import (
+    LOOPBACK_HOSTS,
+    MAX_BODY_BYTES,
+    Bearer,
+    ErrorResponse,
+    Guard,
+    Receive,
+    Send,
+    VerifyToken,
+    make_guard,
+    send_json,
+)
+from toolmason._secrets import scrub
+from toolmason._wire import LARGE_JSON_BYTES, UNLIMITED_PEERS, ByteBudget
+from toolmason.chat.chat import Chat
+from toolmason.chat.events import Done, Event
+from toolmason.chat.frontends.ag_ui import AgUiFrontend
+from toolmason.chat.frontends.frontend import Encoder, EventFrontend, Frontend, FrontendRequest
+from toolmason.chat.frontends.vercel import VercelFrontend
+from toolmason.chat.reply import Reply
+from toolmason.errors import ConfigError, ToolmasonError, explain_arguments
+from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_json, parse_large_json
+
+_log = logging.getLogger("toolmason.chat")
+
+FrontendProtocol = Literal["events", "ag-ui", "vercel"]
+MAX_RUNS: Final = 256
+"""Runs that are in progress or can be read again."""
+MAX_PEER_RUNS: Final = 32
+"""Those of one user or remote machine."""
+MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Events that are kept of all runs."""
+MAX_PEER_KEPT_BYTES: Final = 16 * 1024 * 1024
+"""Events that are kept of the runs of one user or remote machine."""
+MAX_PENDING: Final = 1000
+"""Runs that wait for approval."""
+LINGER_SECONDS: Final = 60.0
+"""Seconds for which a run continues without a reader."""
+HEARTBEAT_SECONDS: Final = 15.0
+_FRONTENDS: Final[Mapping[str, type[Frontend]]] = {
+    "events": EventFrontend,
+    "ag-ui": AgUiFrontend,
+    "vercel": VercelFrontend,
+}
+_STREAM_HEADERS: Final = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+@dataclass(eq=False, slots=True, repr=False)
+class StreamedRun:
+    """A run whose events are read by the front end that started it, and by none but its owner."""
+
+    id: str
+    owner: str
+    peer: str
+    events: deque[bytes] = field(default_factory=deque)
+    first: int = 1
+    """Number of the first event that is kept."""
+    is_done: bool = False
+    readers: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    linger: asyncio.TimerHandle | None = None
+
+    def add(self, event: bytes) -> None:
+        """Keep an event, and wake the readers."""
+        self.events.append(event)
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake the readers."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    async def read(self, number: int) -> AsyncIterator[bytes | None]:
+        """Yield the events from a number on, and None while there is nothing new for some time."""
+        while True:
+            while number < self.first + len(self.events):
+                if number < self.first:
+                    return  # too slow: what it needs is gone
+                yield self.events[number - self.first]
+                number += 1
+            if self.is_done:
+                return
+            try:
+                await asyncio.wait_for(self.changed.wait(), HEARTBEAT_SECONDS)
+            except TimeoutError:
+                yield None
+
+    def cancel(self) -> None:
+        """Cancel the run."""
+        if self.task is not None:
+            self.task.cancel()
+
+
+class ChatApp:
+    """A chat as an ASGI application: POST starts a run, GET reads it again, DELETE cancels it."""
+
+    def __init__(self, chat: Chat, frontend: Frontend, guard: Guard, context: ToolContext[Any] | None) -> None:
+        self.chat, self.guard = chat, guard
+        self._frontend, self._context = frontend, context
+        self._runs: OrderedDict[str, StreamedRun] = OrderedDict()
+        self._kept: ByteBudget[StreamedRun] = ByteBudget(MAX_KEPT_BYTES, MAX_PEER_KEPT_BYTES)
+        self._pending: OrderedDict[str, tuple[str, Reply]] = OrderedDict()
+        """Owner and reply of each run that waits for approval, by the ids of its requests."""
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Handle one ASGI request."""
+        if scope["type"] == "lifespan":
+            await self._run_lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        headers = dict(scope["headers"])
+        refusal = self.guard.check_headers(headers, scope["headers"])
+        identity = refusal or await self.guard.authenticate(headers)
+        if not isinstance(identity, Identity):
+            await _refuse(send, identity)
+        elif scope["method"] == "POST":
+            await self._start(scope, headers, identity, receive, send)
+        elif scope["method"] in ("GET", "DELETE"):
+            await self._handle_known_run(scope, headers, identity, receive, send)
+        else:
+            await _refuse(send, ErrorResponse(405, "Use POST, GET or DELETE."))
+
+    # --- requests ----------------------------------------------------------------------------------
+
+    async def _start(self, scope: Any, headers: Any, identity: Identity, receive: Receive, send: Send) -> None:
+        """Start a run, and stream its events."""
+        text = await self.guard.read_body(headers, receive, scope, identity)
+        if isinstance(text, ErrorResponse):
+            await _refuse(send, text)
+        if not isinstance(text, bytes):
+            return
+        is_large = len(text) > LARGE_JSON_BYTES
+        body = await asyncio.to_thread(parse_large_json, text) if is_large else parse_json(text)
+        try:
+            if isinstance(body, UnreadableMessage):
+                raise ConfigError(f"The body cannot be read: {body.reason}.")
+            request = self._frontend.parse(body)
+            events, known_calls = self._open_events(request, identity)
+        except ToolmasonError as error:
+            await _refuse(send, ErrorResponse(400, str(error)))
+            return
+        peer = get_peer(scope, identity)
+        if not self._make_room(peer):
+            await _refuse(send, ErrorResponse(503, "Too many runs are in progress. Try again later."))
+            return
+        run = StreamedRun(uuid.uuid4().hex, identity.owner, peer)
+        self._runs[run.id] = run
+        encoder = self._frontend.make_encoder(body, run.id, known_calls)
+        run.task = asyncio.get_running_loop().create_task(self._produce(run, encoder, events))
+        await self._send_stream(run, 1, receive, send)
+
+    def _open_events(self, request: FrontendRequest, identity: Identity) -> tuple[AsyncGenerator[Event], Sequence[str]]:
+        """Return the events of a new run, or of one that goes on after an approval, and the calls it begins with."""
+        context = ToolContext[Any](**identity) if self._context is None else self._context.merge(dict(identity))
+        if request.answers:
+            reply = self._take_pending(request.answers, identity.owner)
+            decide = self.chat.box.approvals.decide
+            decisions = [decide(item, request.answers[item.id]) for item in reply.pending if item.id in request.answers]
+            calls = [item.call_id for item in reply.pending]
+            return self.chat.stream_resumed(reply, decisions, context=context), calls
+        messages = request.messages
+        if self.chat.has_memory:
+            messages = messages[-1:]  # the memory has the others
+        if not messages or messages[-1].role != "user":
+            raise ConfigError("The last message must be one of the user.")
+        # Another user must not read a conversation by its name.
+        name = request.conversation
+        conversation = f"{identity.owner}/{name}" if identity.owner and name else name
+        return self.chat.stream(messages, context=context, conversation=conversation), ()
+
+    def _take_pending(self, answers: Mapping[str, Any], owner: str) -> Reply:
+        """Return the run that waits for these answers. Each is used once.
+
+        Raises:
+            ConfigError: no run of this owner waits for one of them.
+        """
+        found = [self._pending.get(name) for name in answers]
+        replies = {id(item[1]): item[1] for item in found if item is not None and item[0] == owner}
+        if len(replies) != 1 or None in found:
+            raise ConfigError("No run waits for these answers. It may have been answered, or the server restarted.")
+        reply = next(iter(replies.values()))
+        for request in reply.pending:
+            self._pending.pop(request.id, None)
+        return reply
+
+    async def _handle_known_run(
+        self, scope: Any, headers: Mapping[bytes, bytes], identity: Identity, receive: Receive, send: Send
+    ) -> None:
+        """Stream the rest of a run, or cancel it."""
+        last_id, _, last_number = headers.get(b"last-event-id", b"").decode("latin-1").rpartition("/")
+        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+        run = self._runs.get(query.get("run", [last_id])[0])
+        if run is None or run.owner != identity.owner:
+            await _refuse(send, ErrorResponse(404, "There is no such run."))
+            return
+        if scope["method"] == "DELETE":
+            run.cancel()
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        number = int(last_number) + 1 if last_number.isdigit() and len(last_number) < 10 else 1  # noqa: PLR2004 - digits
+        if number < run.first:
+            await _refuse(send, ErrorResponse(410, "The next events of this run are no longer kept."))
+            return
+        await self._send_stream(run, number, receive, send)
+
+    # --- runs --------------------------------------------------------------------------------------
+
+    def _make_room(self, peer: str) -> bool:
+        """Forget the oldest finished run if there are too many. Return False if all are in progress."""
+        own = [run for run in self._runs.values() if run.peer == peer]
+        is_over_share = peer not in UNLIMITED_PEERS and len(own) >= MAX_PEER_RUNS
+        if not is_over_share and len(self._runs) < MAX_RUNS:
+            return True
+        finished = next((run for run in (own if is_over_share else self._runs.values()) if run.is_done), None)
+        if finished is not None:
+            self._forget(finished)
+        return finished is not None
+
+    def _forget(self, run: StreamedRun) -> None:
+        self._runs.pop(run.id, None)
+        self._kept.release(run)
+
+    async def _produce(self, run: StreamedRun, encoder: Encoder, events: AsyncGenerator[Event]) -> None:
+        """Run the chat, and keep its events."""
+        self._keep(run, encoder.start())
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    if isinstance(event, Done):
+                        self._keep_pending(run, event.reply)
+                    self._keep(run, encoder.encode(event))
+        except asyncio.CancelledError:
+            self._keep(run, encoder.fail("cancelled", "The run was cancelled."))
+        except ToolmasonError as error:
+            _log.warning("run %s failed: %s", run.id, type(error).__name__)
+            self._keep(run, encoder.fail(getattr(error, "code", "error"), scrub(str(error))))
+        except Exception as error:  # noqa: BLE001 - the reader must get an end, and no detail of the program
+            error_id = uuid.uuid4().hex[:12]
+            _log.error("run %s failed, id %s", run.id, error_id, exc_info=error)
+            self._keep(run, encoder.fail("internal_error", f"The run failed. Error id: {error_id}."))
+        finally:
+            run.is_done = True
+            run.wake()
+
+    def _keep(self, run: StreamedRun, items: Iterator[Any]) -> None:
+        for item in items:
+            number = run.first + len(run.events)
+            data = to_json(item, inf_nan_mode="null", fallback=str)
+            event = b"id: %b/%d\ndata: %b\n\n" % (run.id.encode(), number, data)
+            self._kept.grow(run, run.peer, len(event))
+            run.add(event)
+        while (excess := self._kept.find_excess(run.peer)) is not None:
+            if not excess.events:
+                break
+            size = len(excess.events.popleft())
+            excess.first += 1
+            self._kept.grow(excess, excess.peer, -size)
+
+    def _keep_pending(self, run: StreamedRun, reply: Reply) -> None:
+        for request in reply.pending:
+            self._pending[request.id] = run.owner, reply
+        while len(self._pending) > MAX_PENDING:
+            self._pending.popitem(last=False)
+
+    async def _send_stream(self, run: StreamedRun, number: int, receive: Receive, send: Send) -> None:
+        """Send the events of a run from a number on, until its end or that of the connection."""
+        headers = [*_STREAM_HEADERS, *self._frontend.headers, (b"x-toolmason-run", run.id.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        run.readers += 1
+        if run.linger is not None:
+            run.linger.cancel()
+        sending = asyncio.ensure_future(self._send_events(run, number, send))
+        disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
+        try:
+            await asyncio.wait((sending, disconnected), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, disconnected):
+                task.cancel()
+            await asyncio.gather(sending, disconnected, return_exceptions=True)
+            run.readers -= 1
+            if not run.readers and not run.is_done:
+                run.linger = asyncio.get_running_loop().call_later(LINGER_SECONDS, run.cancel)
+
+    async def _send_events(self, run: StreamedRun, number: int, send: Send) -> None:
+        async for event in run.read(number):
+            await send({"type": "http.response.body", "body": event or b": waiting\n\n", "more_body": True})
+        await send({"type": "http.response.body", "body": self._frontend.last_line})
+
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            async with self.chat:
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except Exception as error:  # noqa: BLE001 - the ASGI server reports it
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        finally:
+            tasks = [run.task for run in self._runs.values() if run.task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _refuse(send: Send, error: ErrorResponse) -> None:
+    await send_json(send, error.status, to_json({"error": {"message": error.message}}), error.headers)
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+@explain_arguments
+def sse(  # noqa: PLR0913 - one parameter for each option
+    chat: Chat,
+    *,
+    protocol: FrontendProtocol = "events",
+    context: ContextLike = None,
+    auth: VerifyToken | Bearer | None = None,
+    allowed_hosts: Sequence[str] = LOOPBACK_HOSTS,
+    allowed_origins: Sequence[str] = (),
+    max_body_bytes: int = MAX_BODY_BYTES,
+) -> ChatApp:
+    """Return an ASGI application that runs a chat for front ends, and streams its events.
+
+    `protocol` is `events` for our own events, `ag-ui` for CopilotKit and others, or `vercel` for `useChat`. `auth`
+    checks bearer tokens, as in `serve`; its values are in the context of the tools.
+
+    Raises:
+        ConfigError: an option is not valid.
+    """
+    if not isinstance(chat, Chat):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
+        raise ConfigError(f"sse({chat!r:.60}): pass a Chat.")
+    if protocol not in _FRONTENDS:
+        raise ConfigError(f"protocol={protocol!r}: must be one of {', '.join(_FRONTENDS)}.")
+    guard = make_guard(allowed_hosts, allowed_origins, auth, max_body_bytes)
+    return ChatApp(chat, _FRONTENDS[protocol](), guard, make_context(context))

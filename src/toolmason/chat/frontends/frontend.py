@@ -1,0 +1,296 @@
+"""Define what a protocol of front ends does, what two of them share, and the protocol of our own events."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol
+
+from pydantic_core import to_json
+
+from toolmason._core.call.approval import Allow, ApprovalVerdict, Deny, Edit
+from toolmason._core.toolbox.exchange import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta, Usage
+from toolmason._core.values.messages import Message
+from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Done, Event, StepFinished
+from toolmason.chat.reply import Reply
+from toolmason.errors import ConfigError
+
+Data = dict[str, Any]
+TextKind = Literal["text", "reasoning"]
+
+
+@dataclass(frozen=True, slots=True)
+class FrontendRequest:
+    """A request of a front end: messages, or answers to requests for approval."""
+
+    messages: tuple[Message, ...] = ()
+    conversation: str | None = None
+    answers: Mapping[str, ApprovalVerdict] = field(default_factory=dict)
+    """Verdicts by the id of the request for approval."""
+
+
+class Encoder(Protocol):
+    """Encoder of the events of one run."""
+
+    def start(self) -> Iterator[Data]:
+        """Yield what begins the stream."""
+        ...
+
+    def encode(self, event: Event) -> Iterator[Data]:
+        """Yield an event of the run in the form of the protocol."""
+        ...
+
+    def fail(self, code: str, message: str) -> Iterator[Data]:
+        """Yield what ends the stream of a run that failed."""
+        ...
+
+
+class Frontend(Protocol):
+    """A protocol of front ends."""
+
+    headers: Sequence[tuple[bytes, bytes]]
+    """Headers of a stream."""
+    last_line: bytes
+    """Line after the last event of a stream."""
+
+    def parse(self, body: Any) -> FrontendRequest:
+        """Read the body of a request.
+
+        Raises:
+            ConfigError: it does not have the form of the protocol.
+        """
+        ...
+
+    def make_encoder(self, body: Any, run: str, known_calls: Iterable[str]) -> Encoder:
+        """Return an encoder of a run that this body asks for. The front end has seen the start of the known calls."""
+        ...
+
+
+def get_field(body: Any, name: str, kind: type, default: Any = None) -> Any:
+    """Return a field of a body, or a default if it is missing or null.
+
+    Raises:
+        ConfigError: the body is not an object, or the field has another type.
+    """
+    if not isinstance(body, Mapping):
+        raise ConfigError("The body must be a JSON object.")
+    value = body.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, kind):
+        raise ConfigError(f"{name!r} must be of type {kind.__name__}, not {type(value).__name__}.")
+    return value
+
+
+def parse_verdict(name: str, answer: Any) -> ApprovalVerdict:
+    """Return the verdict of an answer: true, false, or an object with `approved`, `reason` and `arguments`.
+
+    Raises:
+        ConfigError: it is neither of them.
+    """
+    if isinstance(answer, Mapping):
+        approved, reason, arguments = answer.get("approved"), answer.get("reason"), answer.get("arguments")
+        if approved is True and isinstance(arguments, Mapping):
+            return Edit(dict(arguments))
+        answer = Deny(reason) if approved is False and isinstance(reason, str) and reason else approved
+    if isinstance(answer, bool):
+        return Allow() if answer else Deny("the user declined")
+    if isinstance(answer, Deny):
+        return answer
+    raise ConfigError(f"The answer to {name!r} must be true, false, or an object with `approved`.")
+
+
+# --- protocols that name the start and the end of each part -------------------------------------
+
+
+class PartEncoder(ABC):
+    """Encoder of the events of one run, for a protocol in which text, calls and steps begin and end."""
+
+    def __init__(self, known_calls: Iterable[str]) -> None:
+        self._calls = set(known_calls)
+        """Calls that the front end knows."""
+        self._unclosed: dict[str, str] = {}
+        """Arguments so far of the calls that are streamed, by id."""
+        self._text_kind: TextKind | None = None
+        """Kind of the text that is open."""
+        self._in_step = False
+        self._handlers: Mapping[type, Callable[[Any], Iterator[Data]]] = {
+            TextDelta: lambda event: self._add_text("text", event.text),
+            ThoughtDelta: lambda event: self._add_text("reasoning", event.text),
+            CallOpened: self._open_call,
+            ArgumentsDelta: self._add_arguments,
+            CallClosed: lambda event: self._close_call(event.call),
+            CallStarted: lambda event: self._add_call(event.call),
+            CallProgress: self.make_progress,
+            CallFinished: self._end_call,
+        }
+
+    def encode(self, event: Event) -> Iterator[Data]:
+        """Yield an event of the run in the form of the protocol."""
+        if isinstance(event, Done):
+            if event.reply.finish == "direct" and event.reply.text:
+                yield from self._add_text("text", event.reply.text)
+            yield from self._end_step()
+            yield from self.finish(event.reply)
+        elif isinstance(event, StepFinished):
+            yield from self._end_step()
+        elif (handle := self._handlers.get(type(event))) is not None:
+            if not self._in_step:
+                self._in_step = True
+                yield from self.make_step("start")
+            yield from handle(event)
+
+    def _add_text(self, kind: TextKind, text: str) -> Iterator[Data]:
+        if self._text_kind != kind:
+            yield from self._close_text()
+            self._text_kind = kind
+            yield from self.make_text(kind, "start", "")
+        yield from self.make_text(kind, "delta", text)
+
+    def _close_text(self) -> Iterator[Data]:
+        kind, self._text_kind = self._text_kind, None
+        if kind is not None:
+            yield from self.make_text(kind, "end", "")
+
+    def _open_call(self, event: CallOpened) -> Iterator[Data]:
+        # A call without an id, or with that of another one, gets another id before it runs.
+        if event.id and event.id not in self._calls:
+            yield from self._begin_call(event.id, event.name)
+
+    def _begin_call(self, call_id: str, name: str) -> Iterator[Data]:
+        yield from self._close_text()
+        self._calls.add(call_id)
+        self._unclosed[call_id] = name
+        yield self.make_call_start(call_id, name or "unknown")
+
+    def _add_arguments(self, event: ArgumentsDelta) -> Iterator[Data]:
+        if event.id in self._unclosed:
+            yield self.make_arguments(event.id, event.text)
+
+    def _close_call(self, call: ToolCall) -> Iterator[Data]:
+        if self._unclosed.pop(call.id, None) is not None:
+            yield self.make_call_end(call)
+
+    def _add_call(self, call: ToolCall) -> Iterator[Data]:
+        """Yield a call that was not streamed."""
+        if call.id not in self._calls:
+            yield from self._begin_call(call.id, call.name)
+            yield self.make_arguments(call.id, get_arguments_text(call))
+        yield from self._close_call(call)
+
+    def _end_call(self, event: CallFinished) -> Iterator[Data]:
+        yield from self._add_call(event.call)
+        yield from self.make_result(event.call, event.result)
+
+    def _end_step(self) -> Iterator[Data]:
+        yield from self._close_text()
+        for call_id, name in tuple(self._unclosed.items()):
+            yield from self._close_call(ToolCall(call_id, name, {}))
+        if self._in_step:
+            self._in_step = False
+            yield from self.make_step("end")
+
+    @abstractmethod
+    def make_step(self, phase: Literal["start", "end"]) -> Iterator[Data]:
+        """Yield the start or the end of a model turn with its calls."""
+
+    @abstractmethod
+    def make_text(self, kind: TextKind, phase: Literal["start", "delta", "end"], text: str) -> Iterator[Data]:
+        """Yield the start, a part or the end of text."""
+
+    @abstractmethod
+    def make_call_start(self, call_id: str, name: str) -> Data:
+        """Return the start of a call."""
+
+    @abstractmethod
+    def make_arguments(self, call_id: str, text: str) -> Data:
+        """Return a part of the arguments of a call."""
+
+    @abstractmethod
+    def make_call_end(self, call: ToolCall) -> Data:
+        """Return the end of a call: its arguments are complete."""
+
+    @abstractmethod
+    def make_result(self, call: ToolCall, result: ToolResult) -> Iterator[Data]:
+        """Yield the result of a call."""
+
+    @abstractmethod
+    def make_progress(self, event: CallProgress) -> Iterator[Data]:
+        """Yield a progress report."""
+
+    @abstractmethod
+    def finish(self, reply: Reply) -> Iterator[Data]:
+        """Yield the end of the run."""
+
+
+def get_arguments_text(call: ToolCall) -> str:
+    """Return the arguments of a call as JSON text."""
+    arguments = call.arguments
+    return arguments if isinstance(arguments, str) else to_json(arguments or {}, fallback=str).decode()
+
+
+# --- our own events ----------------------------------------------------------------------------
+
+
+class EventFrontend:
+    """Our own events as JSON, without what only the server may see: the conversation and the state of providers."""
+
+    headers: Sequence[tuple[bytes, bytes]] = ()
+    last_line = b""
+
+    def parse(self, body: Any) -> FrontendRequest:
+        """Read `{"prompt": "…", "conversation": "…"}`, or `{"answers": {…}}`."""
+        prompt, answers = get_field(body, "prompt", str), get_field(body, "answers", dict, {})
+        if (prompt is None) == (not answers):
+            raise ConfigError("The body must have a `prompt` or `answers`.")
+        messages = () if prompt is None else (Message("user", prompt),)
+        verdicts = {name: parse_verdict(name, answer) for name, answer in answers.items()}
+        return FrontendRequest(messages, get_field(body, "conversation", str), verdicts)
+
+    def make_encoder(self, body: Any, run: str, known_calls: Iterable[str]) -> Encoder:
+        """Return the encoder of a run."""
+        del body, known_calls
+        return EventEncoder(run)
+
+
+@dataclass(slots=True)
+class EventEncoder:
+    """Encoder of our own events."""
+
+    run: str
+
+    def start(self) -> Iterator[Data]:
+        """Yield the id of the run."""
+        yield {"type": "Started", "run": self.run}
+
+    def encode(self, event: Event) -> Iterator[Data]:
+        """Yield an event."""
+        if isinstance(event, Done):
+            yield {"type": "Done", "reply": describe_reply(event.reply)}
+            return
+        data = event.to_dict()
+        if isinstance(event, StepFinished):
+            data["reply"]["message"].pop("provider_state", None)
+        yield data
+
+    def fail(self, code: str, message: str) -> Iterator[Data]:
+        """Yield the error."""
+        yield {"type": "Failed", "error": {"code": code, "message": message}}
+
+
+def describe_reply(reply: Reply) -> Data:
+    """Return what a front end may know of a reply."""
+    pending = [{name: getattr(request, name) for name in _REQUEST_FIELDS} for request in reply.pending]
+    return {
+        "text": reply.text,
+        "finish": reply.finish,
+        "run": reply.run,
+        "conversation": reply.conversation,
+        "usage": {name: getattr(reply.usage, name) for name in Usage.__slots__},
+        "pending": [{**request, "arguments": dict(request["arguments"])} for request in pending],
+    }
+
+
+_REQUEST_FIELDS: Final = ("id", "call_id", "tool", "arguments", "preview", "effects", "expires", "reason")

@@ -1,0 +1,167 @@
+"""Speak the UI message stream of the Vercel AI SDK (`useChat`), version 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from pydantic_core import from_json
+from typing_extensions import override
+
+from toolmason._core.call.approval import ApprovalVerdict
+from toolmason._core.values.messages import Message
+from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason.chat.events import CallProgress
+from toolmason.chat.frontends.frontend import (
+    Data,
+    Encoder,
+    FrontendRequest,
+    PartEncoder,
+    TextKind,
+    get_field,
+    parse_verdict,
+)
+from toolmason.chat.reply import Reply
+from toolmason.errors import ApprovalDenied, ApprovalRequired, ConfigError
+
+_FINISH_REASONS: Final = {"stop": "stop", "direct": "stop", "calls": "tool-calls", "pending": "tool-calls"}
+
+
+class VercelFrontend:
+    """The UI message stream over server-sent events."""
+
+    headers: Sequence[tuple[bytes, bytes]] = ((b"x-vercel-ai-ui-message-stream", b"v1"),)
+    last_line = b"data: [DONE]\n\n"
+
+    def parse(self, body: Any) -> FrontendRequest:
+        """Read the messages that `useChat` sends. Approvals are in the parts of the last one."""
+        entries = get_field(body, "messages", list, [])
+        messages = tuple(_parse_messages(entries))
+        answers = dict(_find_answers(entries[-1])) if entries else {}
+        if not messages:
+            raise ConfigError("The body must have `messages`.")
+        return FrontendRequest(messages, get_field(body, "id", str), answers)
+
+    def make_encoder(self, body: Any, run: str, known_calls: Iterable[str]) -> Encoder:
+        """Return the encoder of a run. An answer to an approval continues the last message."""
+        last = body["messages"][-1]
+        continued = last.get("id") if last.get("role") == "assistant" else None
+        return VercelEncoder(continued if isinstance(continued, str) else run, known_calls)
+
+
+def _find_answers(entry: Any) -> Iterator[tuple[str, ApprovalVerdict]]:
+    for part in get_field(entry, "parts", list, []):
+        approval = part.get("approval") if isinstance(part, Mapping) else None
+        if isinstance(approval, Mapping) and part.get("state") == "approval-responded":
+            name = get_field(approval, "id", str, "")
+            yield name, parse_verdict(name, approval)
+
+
+def _parse_messages(entries: Sequence[Any]) -> Iterator[Message]:
+    """Yield the messages of the conversation. A front end cannot set the system message."""
+    for entry in entries:
+        role, parts = get_field(entry, "role", str, ""), get_field(entry, "parts", list, [])
+        texts = [part.get("text") for part in parts if isinstance(part, Mapping) and part.get("type") == "text"]
+        text = "\n".join(text for text in texts if isinstance(text, str))
+        if role == "user":
+            yield Message("user", text)
+        elif role == "assistant":
+            calls, results = _parse_calls(parts)
+            if calls:
+                yield Message("assistant", (), calls)
+                yield Message("tool", results=results)
+            if text:
+                yield Message("assistant", text)
+
+
+def _parse_calls(parts: Sequence[Any]) -> tuple[list[ToolCall], list[ToolResult]]:
+    calls, results = [], []
+    for part in parts:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if not isinstance(kind, str) or not (kind == "dynamic-tool" or kind.startswith("tool-")):
+            continue
+        name = str(part.get("toolName", "")) if kind == "dynamic-tool" else kind.removeprefix("tool-")
+        call_id, state = get_field(part, "toolCallId", str, ""), part.get("state")
+        if state in ("output-available", "output-error"):
+            calls.append(ToolCall(call_id, name, get_field(part, "input", dict, {})))
+            value = part.get("output") if state == "output-available" else part.get("errorText")
+            results.append(ToolResult(call_id, name, value=value))
+    return calls, results
+
+
+class VercelEncoder(PartEncoder):
+    """Encoder of the events of one run."""
+
+    def __init__(self, message: str, known_calls: Iterable[str]) -> None:
+        super().__init__(known_calls)
+        self._message, self._parts = message, 0
+
+    def start(self) -> Iterator[Data]:
+        """Yield the start of the message."""
+        yield {"type": "start", "messageId": self._message}
+
+    def fail(self, code: str, message: str) -> Iterator[Data]:
+        """Yield the error that ends the run."""
+        del code
+        yield {"type": "error", "errorText": message}
+
+    @override
+    def make_step(self, phase: Literal["start", "end"]) -> Iterator[Data]:
+        yield {"type": "start-step" if phase == "start" else "finish-step"}
+
+    @override
+    def make_text(self, kind: TextKind, phase: Literal["start", "delta", "end"], text: str) -> Iterator[Data]:
+        self._parts += phase == "start"
+        data = {"type": f"{kind}-{phase}", "id": str(self._parts)}
+        yield {**data, "delta": text} if phase == "delta" else data
+
+    @override
+    def make_call_start(self, call_id: str, name: str) -> Data:
+        return {"type": "tool-input-start", "toolCallId": call_id, "toolName": name, "dynamic": True}
+
+    @override
+    def make_arguments(self, call_id: str, text: str) -> Data:
+        return {"type": "tool-input-delta", "toolCallId": call_id, "inputTextDelta": text}
+
+    @override
+    def make_call_end(self, call: ToolCall) -> Data:
+        data = {"toolCallId": call.id, "toolName": call.name or "unknown", "input": _read_arguments(call)}
+        return {"type": "tool-input-available", **data, "dynamic": True}
+
+    @override
+    def make_result(self, call: ToolCall, result: ToolResult) -> Iterator[Data]:
+        error = result.error
+        if isinstance(error, ApprovalRequired):
+            yield {"type": "tool-approval-request", "approvalId": error.request.id, "toolCallId": call.id}
+        elif isinstance(error, ApprovalDenied):
+            yield {"type": "tool-output-denied", "toolCallId": call.id}
+        elif error is not None:
+            yield {"type": "tool-output-error", "toolCallId": call.id, "errorText": result.text, "dynamic": True}
+        else:
+            output = result.text if result.structured is None else result.structured
+            yield {"type": "tool-output-available", "toolCallId": call.id, "output": output, "dynamic": True}
+
+    @override
+    def make_progress(self, event: CallProgress) -> Iterator[Data]:
+        data = {**event.to_dict()["progress"], "toolCallId": event.progress.call_id}
+        yield {"type": "data-progress", "data": data, "transient": True}
+
+    @override
+    def finish(self, reply: Reply) -> Iterator[Data]:
+        if reply.finish == "cancelled":
+            yield {"type": "abort", "reason": "cancelled"}
+            return
+        usage = {"inputTokens": reply.usage.input_tokens, "outputTokens": reply.usage.output_tokens}
+        metadata = {"finish": reply.finish, "usage": usage}
+        reason = _FINISH_REASONS.get(reply.finish, "other")
+        yield {"type": "finish", "finishReason": reason, "messageMetadata": metadata}
+
+
+def _read_arguments(call: ToolCall) -> Any:
+    arguments: Any = call.arguments
+    if not isinstance(arguments, str | bytes):
+        return dict(arguments or {})
+    try:
+        return from_json(arguments or "{}")
+    except ValueError:
+        return {"text": arguments if isinstance(arguments, str) else arguments.decode("utf-8", "replace")}
