@@ -131,8 +131,12 @@ def measures() -> Iterator[Measure]:
     yield Measure("`dict[str, Any]` between steps of a call", len(places), 0, ", ".join(sorted(set(places))))
     pairs = duplicate_pairs(PACKAGE)
     yield Measure("pairs of duplicated places", len(pairs), 15, "; ".join(pairs[:4]))
+
+
+def prose() -> Measure:
+    """Count the patterns that are not plain; `test_prose` has the test."""
     texts = list(findings())
-    yield Measure("prose patterns", len(texts), 0, "; ".join(texts[:2]))
+    return Measure("prose patterns", len(texts), 0, "; ".join(texts[:2]))
 
 
 def flows() -> Iterator[Measure]:
@@ -157,7 +161,7 @@ def flows() -> Iterator[Measure]:
 
 def main() -> int:
     """Print the table; return 1 if a bound is broken."""
-    rows = [*measures(), *flows()]
+    rows = [*measures(), prose(), *flows()]
     print("| Measure | is | at most | |")
     print("|---|--:|--:|---|")
     for row in rows:

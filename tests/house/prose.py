@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 
 if str(Path(__file__).resolve().parents[1]) not in sys.path:  # run as a script
@@ -75,9 +74,8 @@ def findings(paths: Iterable[Path] | None = None) -> Iterator[str]:
             yield f"{path.relative_to(ROOT)}:{line}: {found!r} ({advice})"
 
 
-@cache
 def _places(text: str, suffix: str) -> list[tuple[int, str, str]]:
-    """Return the line of each place, its phrase and the advice; two tests read every file."""
+    """Return the line of each place, its phrase and the advice."""
     pieces = _READERS[suffix](text)
     return [
         (line, found, advice)
