@@ -15,6 +15,7 @@ import os
 import pkgutil
 import runpy
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -30,14 +31,17 @@ from typing import IO, Any
 COMMAND = str(Path(sys.executable).with_name("toolmason"))
 """The installed script; a fork with this as its first word calls the command's `main()`."""
 
+LAUNCHER = Path(__file__).with_name("fork_launcher.py")
+
 LOADED_LATER = [
+    "mcp.server.mcpserver",
     "rich.console",
     "rich.json",
     "rich.progress",
     "rich.table",
     "sqlite3",
 ]
-"""Modules that the commands import when they need them."""
+"""Modules that the commands, and servers of the tests, import when they need them."""
 
 
 # --- the tests' side -----------------------------------------------------------------------------
@@ -87,11 +91,22 @@ class ForkServer:
     """The process that forks, and the way to it."""
 
     def __init__(self) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="toolmason-forks-")
+        self.folder = Path(self._temporary.name)
+        """Holds `python` and `toolmason`, for tests that start a program by its path; see `fork_launcher`."""
+        self.python = str(self.folder / "python")
+        address = str(self.folder / "socket")
+        for name, program in (("python", sys.executable), ("toolmason", COMMAND)):
+            words = shlex.join([sys.executable, "-IS", str(LAUNCHER), address, program])
+            (self.folder / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n', "utf-8")
+            (self.folder / name).chmod(0o700)
         self._control, theirs = socket.socketpair()
-        with theirs:
+        with theirs, socket.socket(socket.AF_UNIX) as launchers:
+            launchers.bind(address)
+            launchers.listen()
             self._process = subprocess.Popen(
-                [sys.executable, "-P", __file__, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, "-P", __file__, str(theirs.fileno()), str(launchers.fileno())],
+                pass_fds=[theirs.fileno(), launchers.fileno()],
                 stdin=subprocess.DEVNULL,
             )
 
@@ -158,6 +173,7 @@ class ForkServer:
     def close(self) -> None:
         self._control.close()
         self._process.wait(60)
+        self._temporary.cleanup()
 
 
 def _read_text(file: Any) -> str:
@@ -181,33 +197,52 @@ def load() -> None:
     gc.freeze()  # so that a collection in a fork does not copy every page
 
 
-def serve(control: socket.socket) -> dict[str, Any]:
+def serve(control: socket.socket, launchers: socket.socket) -> dict[str, Any]:
     """Fork for every request, until the tests end; return the request in the fork."""
     running: dict[int, socket.socket] = {}
+    lives: dict[int, int] = {}
     wake, woken = socket.socketpair()
     woken.setblocking(False)
     signal.set_wakeup_fd(woken.fileno())
     signal.signal(signal.SIGCHLD, lambda *_: None)
     while True:
-        ready, _, _ = select.select([control, wake], [], [])
+        ready, _, _ = select.select([control, wake, launchers, *lives], [], [])
         if wake in ready:
             wake.recv(4096)
             _report_ends(running)
-        if control in ready:
-            data, descriptors, _, _ = socket.recv_fds(control, 1, 4)
-            if not data:
-                sys.exit()
-            reply = socket.socket(fileno=descriptors[0])
+        for life in lives.keys() & ready:
+            os.close(life)
+            # A launcher that was killed would be outlived by its fork.
+            if (pid := lives.pop(life)) in running:
+                os.kill(pid, signal.SIGKILL)
+        for asking in [place for place in (control, launchers) if place in ready]:
+            reply, life, streams = _accept(asking) if asking is launchers else _receive(asking)
             pid = os.fork()
             if pid == 0:
-                for other in (control, wake, woken, *running.values()):
+                for other in (control, launchers, wake, woken, *running.values()):
                     other.close()
                 signal.set_wakeup_fd(-1)
-                return _take(reply, descriptors[1:])
-            for descriptor in descriptors[1:]:
+                return _take(reply, streams)
+            for descriptor in streams:
                 os.close(descriptor)
             reply.sendall(f"{pid}\n".encode())
             running[pid] = reply
+            lives.update({life: pid} if life else {})
+
+
+def _receive(control: socket.socket) -> tuple[socket.socket, int, list[int]]:
+    """Return the connection and the streams of a request by the tests."""
+    data, descriptors, _, _ = socket.recv_fds(control, 1, 4)
+    if not data:
+        sys.exit()
+    return socket.socket(fileno=descriptors[0]), 0, descriptors[1:]
+
+
+def _accept(launchers: socket.socket) -> tuple[socket.socket, int, list[int]]:
+    """Return the connection of a launcher, a pipe that ends when the launcher ends, and the streams."""
+    connection, _ = launchers.accept()
+    _, (life, *streams), _, _ = socket.recv_fds(connection, 1, 4)
+    return connection, life, streams
 
 
 def _report_ends(running: dict[int, socket.socket]) -> None:
@@ -228,7 +263,7 @@ def _take(reply: socket.socket, streams: Sequence[int]) -> dict[str, Any]:
         os.close(stream)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if request["own_terminal"]:
+    if request.get("own_terminal"):
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(request["cwd"])
@@ -290,7 +325,7 @@ def end(code: int) -> None:
 
 if __name__ == "__main__":
     load()
-    asked = serve(socket.socket(fileno=int(sys.argv[1])))
+    asked = serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:3]))
     try:
         run(asked["words"])
     except SystemExit as ended:

@@ -122,8 +122,9 @@ def _run_console(block: Block, page: Path, folder: Path, forks: ForkServer) -> N
 
 
 def _run_command(text: str, folder: Path, forks: ForkServer) -> tuple[int, str]:
-    scripts = str(Path(sys.executable).parent)
-    path = os.pathsep.join([scripts, os.environ.get("PATH", "")])
+    # `python server.py`, and a command in a line for a shell, run in forks, too.
+    folders = [str(forks.folder), str(Path(COMMAND).parent)]
+    path = os.pathsep.join([*folders, os.environ.get("PATH", "")])
     environment = {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "120"}
     if not OF_A_SHELL.search(re.sub(r"'[^']*'", "", text)):
         _, *words = shlex.split(text)

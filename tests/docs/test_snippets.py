@@ -18,8 +18,10 @@ PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, forks):
     """An empty working directory that imports look into first."""
+    # A server that a page starts with its interpreter would load the SDK each time.
+    monkeypatch.setattr(sys, "executable", forks.python)
     # A reader stands in the root of the repository, where the examples are.
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)

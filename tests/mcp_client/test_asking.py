@@ -1,7 +1,6 @@
 """A server asks as often as a request allows, few questions at a time, and hears a refusal after that."""
 
 import asyncio
-import sys
 
 import pytest
 from mcp_types import ErrorData
@@ -117,11 +116,14 @@ async def ask(ctx: Context) -> str:
 """
 
 
-async def test_a_server_that_asks_in_the_midst_of_a_call_is_met_as_before_2026_where_it_is_said():
-    command = (sys.executable, ["-c", f"{ASKS}\nserver.run('stdio')"])
+async def test_a_server_that_asks_in_the_midst_of_a_call_is_met_as_before_2026_where_it_is_said(tmp_path, forks):
+    script = tmp_path / "asks.py"
+    script.write_text(f"{ASKS}\nserver.run('stdio')", "utf-8")
     results = []
     for era in ("auto", "legacy"):
-        async with Toolbox(McpServer.stdio("asks", *command, era=era), on_elicit=lambda _: {"age": 5}) as box:
+        async with Toolbox(
+            McpServer.stdio("asks", forks.python, [str(script)], era=era), on_elicit=lambda _: {"age": 5}
+        ) as box:
             results.append(await box.call("ask"))
 
     assert "Use McpServer with era='legacy' to allow them" in results[0].text

@@ -1,7 +1,6 @@
 """A tool that a server adds during a run is offered in the next turn, however and whenever the server announces it."""
 
 import asyncio
-import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -26,17 +25,17 @@ pytestmark = pytest.mark.timeout(60)
 
 
 @asynccontextmanager
-async def over_memory(kind, era):
+async def over_memory(kind, era, forks):
     yield McpServer.of("far", make_own() if kind == "own" else make_sdk(), era=era)
 
 
 @asynccontextmanager
-async def over_stdio(kind, era):
-    yield McpServer.stdio("far", sys.executable, [SCRIPT, kind], era=era)
+async def over_stdio(kind, era, forks):
+    yield McpServer.stdio("far", forks.python, [SCRIPT, kind], era=era)
 
 
 @asynccontextmanager
-async def over_http(kind, era):
+async def over_http(kind, era, forks):
     if kind == "own":
         with running(make_own()) as server:
             yield McpServer.http("far", server.url, era=era)
@@ -60,8 +59,8 @@ async def over_http(kind, era):
 
 
 @asynccontextmanager
-async def over_gateway(kind, era):
-    async with over_memory(kind, era) as upstream:
+async def over_gateway(kind, era, forks):
+    async with over_memory(kind, era, forks) as upstream:
         with running(Toolbox(upstream)) as server:
             yield McpServer.http("far", server.url, era=era)
 
@@ -73,10 +72,10 @@ def offered(model):
 @ERAS
 @pytest.mark.parametrize("kind", ["own", "sdk"])
 @pytest.mark.parametrize("way", [over_memory, over_stdio, over_http, over_gateway])
-async def test_a_tool_that_a_server_adds_is_offered_in_the_next_turn(way, kind, era):
+async def test_a_tool_that_a_server_adds_is_offered_in_the_next_turn(way, kind, era, forks):
     model = ScriptedModel([[("grow", {})], [("late", {})], "done"])
 
-    async with way(kind, era) as server, Toolbox(server) as box:
+    async with way(kind, era, forks) as server, Toolbox(server) as box:
         reply = await Chat(model, box).send("x")
 
     assert offered(model) == [["grow"], ["grow", "late"], ["grow", "late"]]

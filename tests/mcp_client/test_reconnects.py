@@ -121,7 +121,7 @@ async def test_a_server_that_hangs_in_a_call_is_closed_and_the_next_call_starts_
 
 @pytest.mark.row("L4-11", "P2")
 @pytest.mark.parametrize("era", ["auto", "legacy"])
-async def test_a_server_of_either_era_that_stops_is_closed_and_started_again(era, tmp_path, caplog):
+async def test_a_server_of_either_era_that_stops_is_closed_and_started_again(era, tmp_path, caplog, forks):
     program = tmp_path / "server.py"
     program.write_text(
         "import os, pathlib, signal\n"
@@ -137,7 +137,7 @@ async def test_a_server_of_either_era_that_stops_is_closed_and_started_again(era
         "server.run()\n",
         "utf-8",
     )
-    async with Toolbox(McpServer.stdio("sdk", sys.executable, [str(program)], era=era)) as box:
+    async with Toolbox(McpServer.stdio("sdk", forks.python, [str(program)], era=era)) as box:
         patient = connection(box).server
         connection(box).server = dataclasses.replace(patient, connect_timeout=0.5)
         hung = await box.call("stop", timeout=0.2)

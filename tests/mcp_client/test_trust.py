@@ -1,7 +1,6 @@
 """Which tools of servers a run asks about: who named the server, what the tool says, and what is in the lock file."""
 
 import logging
-import sys
 from dataclasses import replace
 
 import pytest
@@ -79,12 +78,12 @@ async def code_in_run(box):
 # --- who named the server ----------------------------------------------------------------------
 
 
-async def test_a_server_in_code_is_trusted_and_one_in_a_file_is_not(tmp_path):
+async def test_a_server_in_code_is_trusted_and_one_in_a_file_is_not(tmp_path, forks):
     path = tmp_path / "server.py"
     path.write_text(SERVER)
-    entry = {"mcpServers": {"plain": {"command": sys.executable, "args": [str(path)]}}}
+    entry = {"mcpServers": {"plain": {"command": forks.python, "args": [str(path)]}}}
     boxes = {
-        "code": Toolbox(McpServer.stdio("plain", sys.executable, [str(path)])),
+        "code": Toolbox(McpServer.stdio("plain", forks.python, [str(path)])),
         "file": Toolbox(*McpServer.from_config(entry)),
         "trusted": Toolbox(*McpServer.from_config(entry, trust=True)),
     }
@@ -210,13 +209,13 @@ async def test_the_rule_of_trust_travels_with_the_tool(wrap, trust, code):
 
 
 @pytest.mark.parametrize("era", ["auto", "legacy"])
-async def test_the_rule_of_trust_travels_over_http_and_standard_streams(tmp_path, era):
+async def test_the_rule_of_trust_travels_over_http_and_standard_streams(tmp_path, era, forks):
     script = tmp_path / "gateway.py"
     script.write_text(GATEWAY)
     with running(Toolbox(served(work, trust=False)), legacy=era == "legacy") as gateway:
         for server in (
             McpServer.http("gw", gateway.url, era=era),
-            McpServer.stdio("gw", sys.executable, [str(script)], era=era),
+            McpServer.stdio("gw", forks.python, [str(script)], era=era),
         ):
             async with Toolbox(server) as box:
                 assert await code_in_run(box) == "approval_required"

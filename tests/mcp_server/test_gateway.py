@@ -1,7 +1,6 @@
 """A served toolbox that holds a server: what goes through the hop, in every pair of protocol eras."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -36,6 +35,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 
+from fork_server import ForkServer
 from mcp_server.sample_server import Running, running
 from toolmason import Abort, McpServer, Param, Toolbox, ToolContext, ToolError, prompt, resource, tool
 from toolmason.mcp import Elicit
@@ -549,11 +549,11 @@ serve(Toolbox(ask, hold))
 
 @pytest.mark.usefixtures("short_termination")
 async def test_over_stdio_a_question_goes_through_only_while_it_is_clear_whose_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: ForkServer
 ):
     """Sessions on standard streams do not say to which call a question belongs."""
     (tmp_path / "desk.py").write_text(DESK, "utf-8")
-    command = (sys.executable, str(tmp_path / "desk.py"))
+    command = (forks.python, str(tmp_path / "desk.py"))
     monkeypatch.setattr(stdio, "LEGACY_COMMANDS", {command})
     gateway = Toolbox(McpServer.stdio("desk", command[0], command[1:]))
     elicit, asked = answering("Ada")
