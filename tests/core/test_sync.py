@@ -2,6 +2,8 @@
 
 import asyncio
 import contextvars
+import sys
+import textwrap
 import threading
 
 import pytest
@@ -78,9 +80,9 @@ def test_an_async_tool_may_use_it(inner):
 
 
 @pytest.mark.parametrize("chain", ["aaa", "aas", "asa", "ass", "saa", "sas", "ssa", "sss", "aaaaaa"])
-def test_tools_may_use_it_inside_each_other_at_any_depth(run_script, chain):
+def test_tools_may_use_it_inside_each_other_at_any_depth(forks, chain):
     """Each letter is one level, async or sync; a hang ends with the script's own limit."""
-    done = run_script(f"""
+    program = textwrap.dedent(f"""
         from toolmason import Toolbox, tool
 
         box = Toolbox()
@@ -100,6 +102,8 @@ def test_tools_may_use_it_inside_each_other_at_any_depth(run_script, chain):
         box.add([a, s])
         print(box.call_sync(chain[0], {{"depth": 0}}, timeout=5).text, flush=True)
     """)
+
+    done = forks.run([sys.executable, "-c", program])
 
     assert done.stdout.strip() == str(len(chain)), done.stdout + done.stderr
 

@@ -3,7 +3,6 @@
 import asyncio
 import datetime as dt
 import json
-import subprocess
 import sys
 import textwrap
 from dataclasses import replace
@@ -584,13 +583,14 @@ else:
 """
 
 
-def test_a_request_is_decided_and_resumed_in_other_processes_under_one_key(tmp_path):
+def test_a_request_is_decided_and_resumed_in_other_processes_under_one_key(tmp_path, forks):
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(PROGRAM), "utf-8")
 
     def run(step, given="", key=KEY):
-        command = [sys.executable, str(program), step, key]
-        return subprocess.run(command, input=given, capture_output=True, text=True, check=True, timeout=30).stdout
+        done = forks.run([sys.executable, str(program), step, key], stdin=given)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     decision = run("decide", run("ask"))
 

@@ -3,7 +3,6 @@
 import json
 import os
 import stat
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fork_server import ForkServer
 from policy.samples import noting
 from toolmason import Allow, Chat, Deny, Edit, Toolbox
 from toolmason._core.call import approval
@@ -60,7 +60,7 @@ async def decide(box: Toolbox, verdict: Any = None) -> Decision:
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["file of the user", "file of the application"])
-def test_d6_three_processes_use_a_decision_once(own: bool, tmp_path: Path):
+def test_d6_three_processes_use_a_decision_once(own: bool, tmp_path: Path, forks: ForkServer):
     # Processes of their own: what one of them remembers must not help the next.
     program, paid = tmp_path / "program.py", tmp_path / "paid"
     program.write_text(PROGRAM, "utf-8")
@@ -68,7 +68,8 @@ def test_d6_three_processes_use_a_decision_once(own: bool, tmp_path: Path):
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
 
     def run(given: str = "") -> str:
-        done = subprocess.run(command, input=given, env=env, capture_output=True, text=True, check=True, timeout=60)
+        done = forks.run(command, stdin=given, env=env)
+        assert done.returncode == 0, done.stderr
         return done.stdout
 
     request = ApprovalRequest.from_dict(json.loads(run()))

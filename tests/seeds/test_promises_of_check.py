@@ -4,13 +4,10 @@ CO-15 lists duplicates in a hierarchy, unsupported types and the combination of 
 build errors. A check tells them from the source alone, with the place, also in a package that cannot be imported.
 """
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from build.marks import expected, unmarked
+from fork_server import COMMAND
 
 HEAD = "import no_such_package\nfrom typing import Annotated, Callable\nfrom toolmason import tool\n"
 CASES = {
@@ -40,12 +37,11 @@ def read_result():
 
 @pytest.mark.row("P21", "CO-15")
 @pytest.mark.parametrize("case", CASES)
-def test_promise_21_what_the_seed_claims_to_refuse_is_a_build_error_with_its_place(tmp_path, case):
+def test_promise_21_what_the_seed_claims_to_refuse_is_a_build_error_with_its_place(tmp_path, forks, case):
     marked = HEAD + CASES[case]
     (tmp_path / "shop.py").write_text(unmarked(marked), "utf-8")
 
-    command = [str(Path(sys.executable).parent / "toolmason"), "check", "shop.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = forks.run([COMMAND, "check", "shop.py"], cwd=tmp_path)
 
     [place] = expected(marked)
     at, _, code = place.partition(" ")
