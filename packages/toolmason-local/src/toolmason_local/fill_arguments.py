@@ -168,18 +168,21 @@ class _ArgumentForm:
     def match_numbers(self, names: Sequence[str]) -> dict[str, FoundNumber]:
         """Return the numbers next to a parameter's name: in "3 bedrooms for 500" the 3 is `bedrooms`."""
         claims: dict[str, FoundNumber] = {}
+        nearby = [(found, [stem(word) for word in get_nearby_words(self.text, found)]) for found in self.numbers]
         # The word directly after a number is the strongest hint.
         for reach in (1, None):
             for name in names:
                 name_stems = set(extract_stems(name))
-                unclaimed = [found for found in self.numbers if not any(found is other for other in claims.values())]
-                beside = [
+                if name in claims:
+                    continue
+                claimed = {id(found) for found in claims.values()}
+                beside = (
                     found
-                    for found in unclaimed
-                    if name_stems & set(map(stem, get_nearby_words(self.text, found)[:reach]))
-                ]
-                if name not in claims and beside:
-                    claims[name] = beside[0]
+                    for found, stems in nearby
+                    if id(found) not in claimed and not name_stems.isdisjoint(stems[:reach])
+                )
+                if found := next(beside, None):
+                    claims[name] = found
         return claims
 
     def find_boolean(self, name: str, part: Mapping[str, Any]) -> Any:
