@@ -8,6 +8,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +26,8 @@ MOST_SHOWN = 2
 
 def iter_marked(path: Path) -> Iterator[tuple[str, str]]:
     """Yield each row that a test of a file shows, with the name of the test."""
-    for node in parse_tree(path.read_text("utf-8")).body:
+    text = path.read_text("utf-8")
+    for node in parse_tree(text).body if ".mark.row(" in text else ():
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.name.startswith("test_"):
             continue
         marks = [ast.unparse(mark) for mark in node.decorator_list]
@@ -36,13 +38,14 @@ def iter_marked(path: Path) -> Iterator[tuple[str, str]]:
                 yield from ((ast.literal_eval(row), node.name) for row in mark.args)
 
 
+@cache
 def find_shown() -> dict[str, list[str]]:
-    """Return the tests that show each row, as `file::test`."""
+    """Return the tests that show each row, as `file::test`; do not change it, it is read once."""
     shown = defaultdict(list)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for row, name in iter_marked(path):
             shown[row].append(f"{path.relative_to(ROOT / 'tests').as_posix()}::{name}")
-    return shown
+    return dict(shown)
 
 
 def find_decided() -> set[str]:
@@ -62,7 +65,7 @@ def make_lines() -> Iterator[str]:
         yield from ("", f"## {title}", "", "| Row | Feature | Shown by |", "|---|---|---|")
         for row, feature in ROWS.items():
             if re.fullmatch(rf"{system}-?\d+", row):
-                names = [f"`{name}`" for name in shown[row][:MOST_SHOWN]]
+                names = [f"`{name}`" for name in shown.get(row, [])[:MOST_SHOWN]]
                 mark = ["decided otherwise"] if row in decided else []
                 yield f"| {row} | {feature} | {'<br>'.join(mark + names)} |"
 

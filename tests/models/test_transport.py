@@ -4,6 +4,7 @@ import gzip
 import json
 import logging
 import zlib
+from functools import cache
 
 import pytest
 
@@ -272,6 +273,7 @@ async def test_a_key_is_in_no_error_no_repr_and_no_log(caplog):
     assert KEY not in "".join(record.getMessage() for record in caplog.records if record.name.startswith("toolmason"))
 
 
+@cache
 def packed(megabytes):
     squeeze = zlib.compressobj(9, wbits=31)
     return b"".join(squeeze.compress(b" " * 1024 * 1024) for _ in range(megabytes)) + squeeze.flush()
