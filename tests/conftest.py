@@ -49,10 +49,16 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if not item.get_closest_marker("timed")]
 
 
-def pytest_collection_finish():
-    """Leave the collected tests out of every later garbage collection; they stay until the end anyway."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Leave the collected tests out of every garbage collection, now and later; they stay until the end anyway."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def exit_quietly(runner, *error, leave=TestRunner.__exit__):
