@@ -318,7 +318,7 @@ async def test_t12_what_cannot_be_answered_is_not_read():
     """Nobody reads our refusals: the sender is held up, and nothing piles up here."""
     from_client, to_server = os.pipe()
     from_server, to_client = os.pipe()
-    session, sent = StdioSession(Handlers(shelf())), 200_000
+    session, sent = StdioSession(Handlers(shelf())), 100_000
     flood = threading.Thread(target=_flood, args=(to_server, b"x\n" * sent))
     serving = asyncio.create_task(session.run(from_client, to_client, 1.0))
     flood.start()
