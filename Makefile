@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover test-providers local-eval search-eval check house format bench plots conformance test-servers soak load large-requests clients fuzz kills test-faults chaos mutants clean
+.PHONY: help setup demo test cover test-providers local-eval search-eval check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-faults chaos mutants clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -106,6 +106,9 @@ large-requests: $(READY) ## Compare requests of 4 MiB with the MCP SDK, by CPU t
 
 chaos: $(READY) ## Kill, stop and change the servers behind a gateway for five minutes, or CHAOS_SECONDS
 	@$(BIN)/python tests/judges/chaos.py $(CHAOS_SECONDS)
+
+frontends: $(READY) ## Have the front ends of others (AG-UI, Vercel AI SDK) read our streams; installs them into .judges
+	@$(BIN)/python tests/judges/frontends.py $(RUNS)
 
 clients: $(READY) ## Have other MCP clients list and call our server; installs them into .judges
 	@$(BIN)/python tests/judges/server_clients.py

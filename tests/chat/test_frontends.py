@@ -386,6 +386,16 @@ async def test_an_answer_continues_the_run_once(protocol, answer, paid):
     assert again.status == 400
 
 
+@pytest.mark.parametrize("protocol", ["ag-ui", "vercel"])
+async def test_a_call_with_the_id_of_an_earlier_one_is_shown_under_its_new_id(protocol):
+    app = app_of([[ADD], [PAY], [ADD], "Done."], protocol)
+    first = await request(app, asked(protocol))
+    second = await request(app, answered(protocol, find_request(protocol, first.events), {"approved": True}))
+    starts = [event for event in second.events if event["type"] in ("TOOL_CALL_START", "tool-input-start")]
+
+    assert [event["toolCallId"] for event in starts] == ["c1_2"]
+
+
 async def test_an_answer_of_another_user_is_refused():
     PAID.clear()
     users = {"a" * 16: "ada", "b" * 16: "bob"}

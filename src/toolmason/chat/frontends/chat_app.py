@@ -15,6 +15,7 @@ from urllib.parse import parse_qs
 from pydantic_core import to_json
 
 from toolmason._core.define.context import ContextLike, ToolContext, make_context
+from toolmason._core.values.messages import Message
 from toolmason._http.caller import Identity, get_peer
 from toolmason._http.guard import (
     LOOPBACK_HOSTS,
@@ -160,7 +161,7 @@ class ChatApp:
             if isinstance(body, UnreadableMessage):
                 raise ConfigError(f"The body cannot be read: {body.reason}.")
             request = self._frontend.parse(body)
-            events, known_calls = self._open_events(request, identity)
+            events, known_calls = await self._open_events(request, identity)
         except ToolmasonError as error:
             await _refuse(send, ErrorResponse(400, str(error)))
             return
@@ -174,24 +175,27 @@ class ChatApp:
         run.task = asyncio.get_running_loop().create_task(self._produce(run, encoder, events))
         await self._send_stream(run, 1, receive, send)
 
-    def _open_events(self, request: FrontendRequest, identity: Identity) -> tuple[AsyncGenerator[Event], Sequence[str]]:
-        """Return the events of a new run, or of one that goes on after an approval, and the calls it begins with."""
+    async def _open_events(
+        self, request: FrontendRequest, identity: Identity
+    ) -> tuple[AsyncGenerator[Event], Sequence[str]]:
+        """Return the events of a new run, or of one that goes on after an approval, and the calls before them."""
         context = ToolContext[Any](**identity) if self._context is None else self._context.merge(dict(identity))
         if request.answers:
             reply = self._take_pending(request.answers, identity.owner)
             decide = self.chat.box.approvals.decide
             decisions = [decide(item, request.answers[item.id]) for item in reply.pending if item.id in request.answers]
-            calls = [item.call_id for item in reply.pending]
-            return self.chat.stream_resumed(reply, decisions, context=context), calls
+            return self.chat.stream_resumed(reply, decisions, context=context), _list_calls(reply.messages)
         messages = request.messages
-        if self.chat.has_memory:
-            messages = messages[-1:]  # the memory has the others
         if not messages or messages[-1].role != "user":
             raise ConfigError("The last message must be one of the user.")
         # Another user must not read a conversation by its name.
         name = request.conversation
         conversation = f"{identity.owner}/{name}" if identity.owner and name else name
-        return self.chat.stream(messages, context=context, conversation=conversation), ()
+        calls = _list_calls(messages)
+        if self.chat.has_memory:
+            calls = _list_calls(await self.chat.load_history(conversation))
+            messages = messages[-1:]  # the memory has the others
+        return self.chat.stream(messages, context=context, conversation=conversation), calls
 
     def _take_pending(self, answers: Mapping[str, Any], owner: str) -> Reply:
         """Return the run that waits for these answers. Each is used once.
@@ -327,6 +331,10 @@ class ChatApp:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         await send({"type": "lifespan.shutdown.complete"})
+
+
+def _list_calls(messages: Sequence[Message]) -> list[str]:
+    return [call.id for message in messages for call in message.calls]
 
 
 async def _refuse(send: Send, error: ErrorResponse) -> None:
