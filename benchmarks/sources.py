@@ -11,7 +11,11 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Template of a function with a `{number}` in its name, the code before it, and arguments for a call."""
+    """Template of a function with a `{number}` in its name, the code before it, and arguments for a call.
+
+    Two of five parameters differ between the tools, as does the description: a catalog has parts in common, but no
+    two tools with one schema.
+    """
 
     name: str
     prelude: str
@@ -34,8 +38,8 @@ async def tool_{number}(
     """Forecast the weather, variant {number}.
 
     Args:
-        city: The city, optionally with its country.
-        days: The number of days ahead.
+        city: The city of variant {number}, optionally with its country.
+        days: The number of days ahead, variant {number}.
         ratio: The minimum confidence.
         exact: True to reject cities with a similar name.
         tags: The parts to report.
@@ -65,14 +69,14 @@ class Guest(BaseModel):
 async def tool_{number}(
     guest: Guest,
     room: Literal["single", "double", "suite"],
-    nights: Annotated[int, Field(ge=1, le=30, description="The number of nights.")],
+    nights: Annotated[int, Field(ge=1, le=30, description="The number of nights, variant {number}.")],
     price: Annotated[float, Field(gt=0, description="The price of a night.")] = 95.0,
     notes: list[str] | None = None,
 ) -> dict[str, Any]:
     """Book a room, variant {number}.
 
     Args:
-        guest: The guest who stays.
+        guest: The guest who stays, variant {number}.
         room: The kind of room.
         notes: Notes for the hotel.
     """
