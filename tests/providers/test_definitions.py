@@ -117,6 +117,18 @@ def test_a_caller_may_add_a_key_to_a_definition():
     assert "cache_control" not in toolbox.definitions("anthropic")[0]
 
 
+def test_a_parameter_that_two_tools_have_in_common_is_adapted_once():
+    schema = {"type": "object", "properties": {"days": {"type": ["array"], "items": {"type": "string"}}}}
+    again = json.loads(json.dumps(schema))
+
+    first, second = Toolbox(
+        Tool.from_schema("a", "A.", schema, print), Tool.from_schema("b", "B.", again, print)
+    ).definitions("openai")
+
+    assert first["parameters"]["properties"]["days"] is not schema["properties"]["days"]
+    assert first["parameters"]["properties"]["days"]["items"] is second["parameters"]["properties"]["days"]["items"]
+
+
 def test_strict_false_is_never_strict_and_changes_nothing():
     made = Toolbox(get_weather).definitions("openai", strict=False)[0]
 

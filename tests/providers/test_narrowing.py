@@ -375,3 +375,52 @@ def test_an_older_draft_is_sent_as_the_current_one(old, new):
     made = fit_anthropic(of(a=old), "auto")
 
     assert made.schema["properties"]["a"] == new
+
+
+PARTS_IN_COMMON = {
+    "a loss, at two places": [of(a={"type": "string", "minLength": 2}), of(b={"type": "string", "minLength": 2})],
+    "one default, of two types": [of(a={"type": "number", "default": 1}), of(a={"type": "number", "default": 1.0})],
+    "one name, two definitions": [
+        {**of(a={"$ref": "#/$defs/A"}), "$defs": {"A": of(x={"type": "string"})}},
+        {**of(a={"$ref": "#/$defs/A"}), "$defs": {"A": of(x={"type": "integer"})}},
+    ],
+    "one definition that refers to another": [
+        {**of(a={"$ref": "#/$defs/A"}), "$defs": {"A": of(x={"$ref": "#/$defs/B"}), "B": {"type": kind}}}
+        for kind in ("string", "integer")
+    ],
+    "a key that has an alias": [of(a=of(größe={})), of(größe={}, a=of(größe={}))],
+    "enum values beyond the limit": [
+        of(a={"enum": list(range(600))}),
+        of(**{key: {"enum": list(range(600))} for key in "ab"}),
+    ],
+}
+
+
+@pytest.mark.parametrize("strict", [True, "auto"], ids=str)
+@pytest.mark.parametrize("fit", [fit_openai, fit_anthropic, fit_gemini], ids=["openai", "anthropic", "gemini"])
+@pytest.mark.parametrize("schemas", PARTS_IN_COMMON.values(), ids=PARTS_IN_COMMON)
+def test_schemas_with_parts_in_common_are_narrowed_as_each_is_alone(schemas, fit, strict):
+    shared = {}
+
+    together = [fit(schema, strict, shared) for schema in [*schemas, *schemas]]
+
+    assert repr(together) == repr([fit(schema, strict) for schema in [*schemas, *schemas]])
+
+
+def test_a_part_that_is_too_deep_in_one_schema_may_be_in_another():
+    deep = {"type": "string"}
+    for _ in range(199):
+        deep = {"type": "array", "items": deep}
+    inner = {**of(a=of(b=of(c={"$ref": "#/$defs/A"}))), "$defs": {"A": deep}}
+    shared = {}
+
+    made = [fit_gemini(schema, "auto", shared) for schema in (of(a=deep), inner, of(a=deep))]
+
+    assert [told(one.losses) for one in made] == [[], ["$: the schema is more than 200 levels deep"], []]
+
+
+def test_a_nested_property_name_that_anthropic_refuses_is_sent_under_another_one():
+    made = fit_anthropic(of(a=of(größe={"type": "string"})), strict=True)
+
+    assert list(made.keys.values()) == ["größe"]
+    assert list(made.schema["properties"]["a"]["properties"]) == list(made.keys)

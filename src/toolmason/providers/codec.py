@@ -100,7 +100,7 @@ class Format(ABC):
     def verdict(self, tool: ToolDefinition, strict: Strict = "auto") -> Verdict:
         """Return how this provider accepts a tool."""
         alias = ToolNames([tool.name], self.rules.name_pattern, self.rules.max_name_length).get_alias(tool.name)
-        narrowed = self.rules.fit_schema(tool.input_schema, check_strict(strict))
+        narrowed = self.rules.fit_schema(tool.input_schema, check_strict(strict), {})
         return Verdict(self.name, tool.name, narrowed, alias if alias != tool.name else None)
 
 

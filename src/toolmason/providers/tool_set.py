@@ -18,6 +18,7 @@ from toolmason.errors import LossyDefinition
 from toolmason.providers.aliases import ToolNames
 from toolmason.providers.conversation import find_flaws
 from toolmason.providers.schema.losses import NarrowedSchema
+from toolmason.providers.schema.narrow import SharedParts
 
 _SPARE_MESSAGES: Final = 256
 """Number of older messages kept in addition to those of the latest conversation."""
@@ -77,7 +78,7 @@ class RequestCache:
         return encoded
 
 
-SchemaFitter: TypeAlias = Callable[[Mapping[str, Any], Strict], NarrowedSchema]
+SchemaFitter: TypeAlias = Callable[[Mapping[str, Any], Strict, SharedParts], NarrowedSchema]
 _CACHE_SIZE: Final = 16
 
 
@@ -127,7 +128,8 @@ def make_tool_set(
     if cached is not None:
         return ToolSet(cached[1].tools, cached[1].names, native, strict)
     with pause_garbage_collection():
-        fitted = tuple((definition, rules.fit_schema(definition.input_schema, strict)) for definition in definitions)
+        shared: SharedParts = {}
+        fitted = tuple((tool, rules.fit_schema(tool.input_schema, strict, shared)) for tool in definitions)
     for definition, narrowed in fitted:
         breaking_losses = [loss for loss in narrowed.losses if loss.changes_meaning]
         if breaking_losses and not lossy:

@@ -209,7 +209,7 @@ class Toolbox:
         """Return the tools in the format of a provider's `tools` field: plain dicts, the same bytes every time.
 
         `strict=True` rewrites each schema for the provider's strict mode; `"auto"` does so if nothing is lost. The
-        inner dicts are shared between calls: copy them before you change them.
+        inner dicts are shared between calls and tools: copy them before you change them.
 
         Raises:
             UnsupportedProvider: the provider is unknown; the message lists the known ones.

@@ -13,6 +13,8 @@ _UPPER_BOUNDS: Final = {"maximum", "maxLength", "maxItems", "maxProperties", "ex
 _LOWER_BOUNDS: Final = {"minimum", "minLength", "minItems", "minProperties", "exclusiveMinimum"}
 
 _EXCLUSIVE_BOUNDS: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+CHANGED_KEYWORDS: Final = frozenset({"items", *_EXCLUSIVE_BOUNDS})
+"""Keywords whose form depends on the draft."""
 
 
 class SchemaConflict(ValueError):
@@ -29,6 +31,8 @@ def get_definition_name(ref: Any) -> str | None:
 
 def modernize(node: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a schema of an older draft in the current form; a current one is returned unchanged."""
+    if CHANGED_KEYWORDS.isdisjoint(node):
+        return node
     if isinstance(node.get("items"), list):
         rest = {key: value for key, value in node.items() if key not in ("items", "additionalItems")}
         additional_items = {"items": node["additionalItems"]} if "additionalItems" in node else {}
@@ -44,8 +48,7 @@ def get_definitions(root: Mapping[str, Any]) -> dict[str, Any]:
     """Return the named schemas of a root, including those under the older key `definitions`."""
     definitions: dict[str, Any] = {}
     for key in ("definitions", "$defs"):
-        value = root.get(key)
-        if isinstance(value, Mapping):
+        if key in root and isinstance(value := root[key], Mapping):
             definitions.update(value)
     return definitions
 
@@ -130,3 +133,22 @@ def unite_branches(root: Mapping[str, Any], branches: Sequence[Mapping[str, Any]
 
 def _unite(parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else {"anyOf": parts}
+
+
+def make_nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that also accepts null, which then means "omitted"."""
+    declared_type = schema.get("type")
+    if "const" in schema or "$ref" in schema or "allOf" in schema:
+        text = {"description": schema["description"]} if "description" in schema else {}
+        inner = {key: value for key, value in schema.items() if key != "description"}
+        return {"anyOf": [inner, {"type": "null"}], **text}
+    if "anyOf" in schema:
+        has_null = any(branch.get("type") == "null" for branch in schema["anyOf"])
+        return schema if has_null else {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+    kinds = declared_type if isinstance(declared_type, list) else [declared_type]
+    if declared_type is None:
+        kinds = []
+    nullable_schema = {**schema, "type": kinds if "null" in kinds else [*kinds, "null"]}
+    if "enum" in schema and None not in schema["enum"]:
+        nullable_schema["enum"] = [*schema["enum"], None]
+    return nullable_schema

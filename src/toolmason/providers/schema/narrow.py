@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
 
 from pydantic_core import to_json
 
@@ -21,6 +22,7 @@ from toolmason.providers.schema.merge import (
     get_definition_name,
     get_definitions,
     make_key,
+    make_nullable,
     merge_schemas,
     modernize,
     unite_branches,
@@ -33,9 +35,11 @@ _STRUCTURE_KEYWORDS: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "patternProperties", "items", "prefixItems", "enum"}
     | {"const", "anyOf", "oneOf", "allOf", "$ref", "$defs", "definitions", "description"}
 )
-_SCALAR_KEYWORDS: Final = frozenset({"type", "description", "default"})
+_SKIPPED_KEYWORDS: Final = _STRUCTURE_KEYWORDS | ANNOTATION_KEYWORDS
 _SCALAR_KINDS: Final = ("string", "integer", "number", "boolean", "null")
+_BRANCH_KEYWORDS: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
 _SIZED_TYPES: Final = frozenset({str, list, dict})
+_ATOMIC_TYPES: Final = frozenset({int, float, bool, type(None)})
 _MAX_DEPTH: Final = 200
 """Deeper than any real schema; guarantees that the recursion ends."""
 _MAX_STEPS: Final = 10_000
@@ -50,8 +54,9 @@ class SchemaTooComplex(Exception):
 class SchemaNarrower:
     """Conversion of one schema to one dialect."""
 
-    def __init__(self, root: Mapping[str, Any], dialect: Dialect) -> None:
+    def __init__(self, root: Mapping[str, Any], dialect: Dialect, shared: SharedParts | None = None) -> None:
         self.dialect = dialect
+        self._shared = {} if shared is None else shared
         self._root_schema = root
         self.definitions = get_definitions(root)
         self._pointer_names: dict[str, str] = {}
@@ -63,7 +68,8 @@ class SchemaNarrower:
         self.enum_value_count = 0
         self.max_depth = 0
         """Depth of the deepest schema so far."""
-        self._steps_left = _MAX_STEPS + _STEPS_PER_BYTE * _measure_size(root)
+        self._steps_left = _MAX_STEPS
+        self._is_measured = False
         self._unfinished: list[tuple[str, str, int]] = []
         """Definitions that are used but not narrowed yet: the name, and the path and depth of the first use."""
 
@@ -75,9 +81,14 @@ class SchemaNarrower:
         """
         steps = 1 + len(schema)
         for value in schema.values():
-            if type(value) in _SIZED_TYPES or isinstance(value, Mapping):
+            kind = type(value)
+            if kind in _SIZED_TYPES or (kind not in _ATOMIC_TYPES and isinstance(value, Mapping)):
                 steps += len(value) // 16
         self._steps_left -= steps
+        if self._steps_left < 0 and not self._is_measured:
+            # Measured only now, because writing a schema as JSON takes as long as narrowing a third of it.
+            self._is_measured = True
+            self._steps_left += _STEPS_PER_BYTE * _measure_size(self._root_schema)
         if self._steps_left < 0:
             raise SchemaTooComplex
 
@@ -107,7 +118,7 @@ class SchemaNarrower:
         # Not at the first use: a chain of definitions would exhaust the stack.
         while self._unfinished:
             name, path, depth = self._unfinished.pop()
-            self.used_definitions[name].update(self.narrow_node(self.definitions[name], path, depth))
+            self.used_definitions[name].update(self._narrow_shared(self.definitions[name], path, depth))
         if self.used_definitions:
             narrowed["$defs"] = self.used_definitions
         self._check_size()
@@ -156,7 +167,7 @@ class SchemaNarrower:
     def _resolve(self, branch: Any) -> dict[str, Any]:
         resolved = dict(branch) if isinstance(branch, Mapping) else {}
         for _ in range(_MAX_DEPTH):
-            if (name := self.find_definition_name(resolved.get("$ref"))) is None:
+            if "$ref" not in resolved or (name := self.find_definition_name(resolved["$ref"])) is None:
                 break
             target = self.definitions[name]
             self._spend(resolved)
@@ -164,12 +175,33 @@ class SchemaNarrower:
             resolved = {**(target if isinstance(target, Mapping) else {}), **siblings}
         return resolved
 
+    def _narrow_shared(self, schema: Any, path: str, depth: int) -> dict[str, Any]:
+        """Narrow a property of the root, or a definition. Tools have many in common, which are narrowed once."""
+        try:
+            key = to_json(schema)
+        except ValueError:  # too deep for the serializer, or not JSON data
+            key = b"$ref"
+        if b"$ref" in key:  # its target belongs to one schema
+            return self.narrow_node(schema, path, depth)
+        if (found := self._shared.get(key)) is None:
+            part = SchemaNarrower(self._root_schema, self.dialect)
+            found = self._shared[key] = (part, part.narrow_node(schema, "", 1))
+        part, narrowed = found
+        if depth + part.max_depth > _MAX_DEPTH:
+            return self.narrow_node(schema, path, depth)
+        self.losses += [replace(loss, path=path + loss.path) for loss in part.losses]
+        self.key_aliases.update(part.key_aliases)
+        self.property_count += part.property_count
+        self.enum_value_count += part.enum_value_count
+        self.max_depth = max(self.max_depth, depth + part.max_depth - 1)
+        return narrowed
+
     def narrow_node(self, schema: Any, path: str, depth: int) -> dict[str, Any]:
         """Return one schema and everything in it in the dialect."""
         self.max_depth = max(self.max_depth, depth)
-        if type(schema) is dict and schema.keys() <= _SCALAR_KEYWORDS and schema.get("type") in _SCALAR_KINDS:
+        if type(schema) is dict and schema.get("type") in _SCALAR_KINDS and _BRANCH_KEYWORDS.isdisjoint(schema):
             return self._narrow_scalar(schema, path)
-        if not isinstance(schema, Mapping):
+        if type(schema) is not dict and not isinstance(schema, Mapping):
             if schema is False:
                 self.add_loss(path, "no value is allowed, which has no equivalent", changes_meaning=True)
             return self._make_untyped({}, path)
@@ -184,13 +216,14 @@ class SchemaNarrower:
         return self._narrow_plain(modernize(schema), path, depth)
 
     def _narrow_scalar(self, schema: Mapping[str, Any], path: str) -> dict[str, Any]:
-        """Return a scalar with at most a description and a default, as most properties are."""
-        self._spend(schema)
+        """Return a scalar without alternatives, as most properties are."""
         narrowed, sentences = {"type": schema["type"]}, list[str]()
-        if "default" in schema:
-            self._apply_keyword("default", schema["default"], narrowed, sentences, path)
-        if text := add_sentences(schema.get("description"), sentences):
-            narrowed["description"] = text
+        self._spend(schema)
+        if len(schema) == 1:
+            return narrowed
+        schema = modernize(schema)
+        self._narrow_values(schema, narrowed, sentences, path)
+        self._apply_keywords(schema, narrowed, sentences, path)
         return narrowed
 
     def _allows_keyword(self, keyword: str) -> bool:
@@ -208,11 +241,12 @@ class SchemaNarrower:
         siblings = {key: value for key, value in schema.items() if key != "$ref" and key not in ANNOTATION_KEYWORDS}
         if not siblings:
             return pointer
-        sentences = [
-            make_sentence(k, v) for k, v in siblings.items() if k != "description" and (k, v) != ("default", None)
-        ]
-        for key in siblings.keys() - UNENFORCED_KEYWORDS - {"description"}:
-            self._add_unenforced(path, f"`{key}` beside a reference")
+        sentences: list[str] = []
+        for key, value in siblings.items():
+            if key != "description" and (key, value) != ("default", None):
+                sentences.append(make_sentence(key, value))
+            if key != "description" and key not in UNENFORCED_KEYWORDS:
+                self._add_unenforced(path, f"`{key}` beside a reference")
         text = add_sentences(siblings.get("description"), sentences)
         wrapped = {"anyOf": [pointer]} if self.dialect.requires_lone_refs else pointer
         return {**wrapped, "description": text} if text else pointer
@@ -248,23 +282,18 @@ class SchemaNarrower:
     def _narrow_plain(self, schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
         narrowed: dict[str, Any] = {}
         sentences: list[str] = []
-        kind = schema.get("type", self._infer_type(schema))
+        kind = schema["type"] if "type" in schema else self._infer_type(schema)
         if kind is not None:
             narrowed["type"] = kind
-        if "title" in schema and self.dialect.keywords is None:
-            narrowed["title"] = schema["title"]
-        self._narrow_branches(schema, narrowed, sentences, path, depth)
+        if not _BRANCH_KEYWORDS.isdisjoint(schema):
+            self._narrow_branches(schema, narrowed, sentences, path, depth)
         self._narrow_values(schema, narrowed, sentences, path)
         kinds = narrowed.get("type")
         if kinds == "object" or (isinstance(kinds, list) and "object" in kinds):
             self._narrow_object(schema, narrowed, path, depth)
         if kinds == "array" or (isinstance(kinds, list) and "array" in kinds):
             self._narrow_array(schema, narrowed, sentences, path, depth)
-        for keyword, value in schema.items():
-            if keyword not in _STRUCTURE_KEYWORDS and keyword not in ANNOTATION_KEYWORDS:
-                self._apply_keyword(keyword, value, narrowed, sentences, path)
-        if text := add_sentences(schema.get("description"), sentences):
-            narrowed["description"] = text
+        self._apply_keywords(schema, narrowed, sentences, path)
         if "type" not in narrowed and not narrowed.keys() & {"anyOf", "allOf", "enum", "const", "$ref"}:
             return self._make_untyped(narrowed, path)
         return narrowed
@@ -304,10 +333,11 @@ class SchemaNarrower:
     def _narrow_values(
         self, schema: Mapping[str, Any], narrowed: dict[str, Any], sentences: list[str], path: str
     ) -> None:
-        if "const" in schema and self._allows_keyword("const"):
+        has_const = "const" in schema
+        if has_const and self._allows_keyword("const"):
             narrowed["const"] = schema["const"]
             return
-        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        values = [schema["const"]] if has_const else schema.get("enum")
         if not isinstance(values, list):
             return
         self.enum_value_count += len(values)
@@ -324,28 +354,30 @@ class SchemaNarrower:
             narrowed["enum"] = allowed_values
         elif not all(type(value) is bool for value in values) or len(set(values)) == 1:
             sentences.append(make_sentence("enum", values))
-            self._add_unenforced(path, "`const`" if "const" in schema else "`enum`")
+            self._add_unenforced(path, "`const`" if has_const else "`enum`")
 
     def _narrow_object(self, schema: Mapping[str, Any], narrowed: dict[str, Any], path: str, depth: int) -> None:
+        dialect = self.dialect
         properties = schema.get("properties") or {}
         required = [name for name in schema.get("required", ()) if name in properties]
-        required_names = set(required)
+        omittable = properties.keys() - required if dialect.requires_all_properties else ()
         self.property_count += len(properties)
         narrowed_properties: dict[str, Any] = {}
+        narrow = self.narrow_node if depth else self._narrow_shared
         for name, part in properties.items():
-            inner = self.narrow_node(part, f"{path}.{name}", depth + 1)
-            is_omittable = self.dialect.requires_all_properties and name not in required_names
-            narrowed_properties[name] = make_nullable(inner) if is_omittable else inner
-        narrowed_properties = self.alias_properties(narrowed_properties)
-        required = [self.alias_key(name) for name in required]
+            inner = narrow(part, f"{path}.{name}", depth + 1)
+            narrowed_properties[name] = make_nullable(inner) if name in omittable else inner
+        if dialect.property_name_pattern is not None:
+            narrowed_properties = self.alias_properties(narrowed_properties)
+            required = [self.alias_key(name) for name in required]
         additional = schema.get("additionalProperties")
-        if "properties" in schema or self.dialect.requires_items:
+        if "properties" in schema or dialect.requires_items:
             narrowed["properties"] = narrowed_properties
-        if self.dialect.requires_all_properties:
+        if dialect.requires_all_properties:
             narrowed["required"] = list(narrowed_properties)
         elif required:
             narrowed["required"] = required
-        if not self.dialect.requires_closed_objects:
+        if not dialect.requires_closed_objects:
             if additional is not None:
                 narrowed["additionalProperties"] = (
                     additional if isinstance(additional, bool) else self.narrow_node(additional, f"{path}.*", depth)
@@ -404,6 +436,16 @@ class SchemaNarrower:
         elif not prefix_items and self.dialect.requires_items:
             narrowed["items"] = {}
 
+    def _apply_keywords(
+        self, schema: Mapping[str, Any], narrowed: dict[str, Any], sentences: list[str], path: str
+    ) -> None:
+        """Add the keywords that do not concern the structure, and the description."""
+        for keyword, value in schema.items():
+            if keyword not in _SKIPPED_KEYWORDS:
+                self._apply_keyword(keyword, value, narrowed, sentences, path)
+        if text := add_sentences(schema.get("description"), sentences):
+            narrowed["description"] = text
+
     def _apply_keyword(
         self, keyword: str, value: Any, narrowed: dict[str, Any], sentences: list[str], path: str
     ) -> None:
@@ -434,6 +476,10 @@ class SchemaNarrower:
                 self.losses.insert(0, Loss("$", message.format(maximum), changes_meaning=True))
 
 
+SharedParts: TypeAlias = dict[bytes, tuple[SchemaNarrower, dict[str, Any]]]
+"""Parts that the schemas of one export have in common, by their JSON text, each with its narrower and its form."""
+
+
 def _identify(branch: Any) -> Any:
     """Return a key of a part: parts with the same reference are the same."""
     return make_key(branch) if isinstance(branch, Mapping) and "$ref" in branch else id(branch)
@@ -444,22 +490,3 @@ def _measure_size(schema: Mapping[str, Any]) -> int:
         return len(to_json(schema, inf_nan_mode="constants", fallback=str))
     except (ValueError, RecursionError):  # too deep for the serializer
         return 0
-
-
-def make_nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that also accepts null, which then means "omitted"."""
-    declared_type = schema.get("type")
-    if "const" in schema or "$ref" in schema or "allOf" in schema:
-        text = {"description": schema["description"]} if "description" in schema else {}
-        inner = {key: value for key, value in schema.items() if key != "description"}
-        return {"anyOf": [inner, {"type": "null"}], **text}
-    if "anyOf" in schema:
-        has_null = any(branch.get("type") == "null" for branch in schema["anyOf"])
-        return schema if has_null else {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
-    kinds = declared_type if isinstance(declared_type, list) else [declared_type]
-    if declared_type is None:
-        kinds = []
-    nullable_schema = {**schema, "type": kinds if "null" in kinds else [*kinds, "null"]}
-    if "enum" in schema and None not in schema["enum"]:
-        nullable_schema["enum"] = [*schema["enum"], None]
-    return nullable_schema

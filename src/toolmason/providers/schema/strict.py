@@ -11,11 +11,14 @@ from toolmason._core.values.provider_tools import Strict
 from toolmason.errors import ConfigError
 from toolmason.providers.schema.dialects import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, OPENAI_STRICT, Dialect
 from toolmason.providers.schema.losses import Loss, NarrowedSchema
-from toolmason.providers.schema.merge import modernize
-from toolmason.providers.schema.narrow import SchemaNarrower, SchemaTooComplex
+from toolmason.providers.schema.merge import CHANGED_KEYWORDS, modernize
+from toolmason.providers.schema.narrow import SchemaNarrower, SchemaTooComplex, SharedParts
 from toolmason.providers.schema.sentences import add_sentences, make_sentence
 
-_SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
+_SCALARS: Final = ("string", "integer", "number", "boolean")
+_PATCHED_KEYWORDS: Final = frozenset(
+    {"required", *MAPPING_KEYWORDS, *LIST_KEYWORDS, *SINGLE_KEYWORDS, *CHANGED_KEYWORDS}
+)
 _PLAIN_KEYWORDS: Final = frozenset({"type", "description", "minimum", "maximum", "default"})
 _ROOT_KEYWORDS: Final = frozenset({"type", "properties", "required", "additionalProperties", "description"})
 _MAX_DEPTH: Final = 200
@@ -34,45 +37,47 @@ def check_strict(strict: Any) -> Strict:
     raise ConfigError(f'strict={strict!r}: must be True, False or "auto".')
 
 
-def fit_openai(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
+def fit_openai(schema: Mapping[str, Any], strict: Strict, shared: SharedParts | None = None) -> NarrowedSchema:
     """Return a schema that OpenAI accepts: strict if nothing is lost or if strict mode is requested."""
     if strict is False:
         return _fit_loosely(schema, OPENAI, "strict=False")
     if (plain_schema := _make_plain_strict(schema)) is not None:
         return NarrowedSchema(plain_schema, strict=True)
-    narrowed = _narrow(schema, OPENAI_STRICT, strict=True)
+    narrowed = _narrow(schema, OPENAI_STRICT, shared, strict=True)
     if strict is True or not narrowed.losses:
         return narrowed
     blocking = next((loss for loss in narrowed.losses if loss.changes_meaning), narrowed.losses[0])
     return _fit_loosely(schema, OPENAI, str(blocking))
 
 
-def fit_anthropic(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
+def fit_anthropic(schema: Mapping[str, Any], strict: Strict, shared: SharedParts | None = None) -> NarrowedSchema:
     """Return a schema that Anthropic accepts: strict only if requested, because a request may hold few strict tools."""
     if strict is not True:
         reason = "strict=False" if strict is False else "Anthropic limits strict tools per request; pass strict=True"
         return _fit_loosely(schema, ANTHROPIC, reason)
-    return _narrow(schema, ANTHROPIC_STRICT, strict=True)
+    return _narrow(schema, ANTHROPIC_STRICT, shared, strict=True)
 
 
-def fit_gemini(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
+def fit_gemini(schema: Mapping[str, Any], strict: Strict, shared: SharedParts | None = None) -> NarrowedSchema:
     """Return a schema for Gemini's `parametersJsonSchema`; strict mode applies to a whole request."""
     reason = "" if strict is True else "Gemini applies strict mode to a whole request; pass strict=True"
     properties = _get_plain_properties(schema)
     if properties is not None:
         plain_schema = {**schema, "properties": {name: _describe_default(part) for name, part in properties.items()}}
         return NarrowedSchema(plain_schema, strict=strict is True, reason=reason)
-    return _narrow(schema, GEMINI, strict=strict is True, reason=reason)
+    return _narrow(schema, GEMINI, shared, strict=strict is True, reason=reason)
 
 
-def fit_mcp(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
+def fit_mcp(schema: Mapping[str, Any], strict: Strict, shared: SharedParts | None = None) -> NarrowedSchema:
     """Return the schema unchanged: MCP accepts any."""
-    del strict
+    del strict, shared
     return NarrowedSchema(dict(schema), reason="MCP has no strict mode")
 
 
-def _narrow(schema: Mapping[str, Any], dialect: Dialect, *, strict: bool, reason: str = "") -> NarrowedSchema:
-    narrower = SchemaNarrower(schema, dialect)
+def _narrow(
+    schema: Mapping[str, Any], dialect: Dialect, shared: SharedParts | None, *, strict: bool, reason: str = ""
+) -> NarrowedSchema:
+    narrower = SchemaNarrower(schema, dialect, shared)
     try:
         narrowed_schema = narrower.narrow_root(schema)
     except (SchemaTooComplex, RecursionError):
@@ -156,12 +161,15 @@ def _fit_loosely(schema: Mapping[str, Any], dialect: Dialect, reason: str) -> Na
 
 def _patch(node: Any, narrower: SchemaNarrower, depth: int) -> Any:
     """Return a schema with `items` on arrays and property names that the API accepts."""
-    if _is_plain_scalar(node) or not isinstance(node, Mapping) or depth > _MAX_DEPTH:
+    is_node = type(node) is dict or isinstance(node, Mapping)
+    if not is_node or depth > _MAX_DEPTH or (node.get("type") in _SCALARS and _PATCHED_KEYWORDS.isdisjoint(node)):
         return node
     node = modernize(node)
     patched = dict(node)
     dialect = narrower.dialect
     for key, value in node.items():
+        if key not in _PATCHED_KEYWORDS:
+            continue
         if key in MAPPING_KEYWORDS and isinstance(value, Mapping):
             children = {name: _patch(part, narrower, depth + 1) for name, part in value.items()}
             patched[key] = narrower.alias_properties(children) if key == "properties" else children
