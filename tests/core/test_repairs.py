@@ -1,9 +1,10 @@
 """Arguments that are nearly right: what is read as what it clearly meant, and what never is."""
 
 import json
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
+from pydantic import AfterValidator, BaseModel
 
 from core.takers import Colour, Item, refused, seen_by, take
 from toolmason import Toolbox, tool
@@ -169,3 +170,21 @@ async def test_strict_types_repairs_nothing(arguments):
     await refused(box, "keep", arguments)
 
     assert seen == []
+
+
+async def test_arguments_that_no_rule_changes_are_validated_once():
+    checked = []
+
+    class Guest(BaseModel):
+        name: Annotated[str, AfterValidator(lambda name: checked.append(name) or name)]
+        tags: list[str]
+        age: int
+
+    @tool
+    async def book(guest: Guest) -> str:
+        return guest.name
+
+    error = await refused(Toolbox(book), "book", '{"guest": {"name": "Ada", "tags": ["a", "b"], "age": "old"}}')
+
+    assert "$.guest.age" in error.message
+    assert checked == ["Ada"]

@@ -292,13 +292,18 @@ def _quote_keys(inputs: Inputs) -> tuple[str, ...]:
 
 def _check_keys(inputs: Inputs, raw: str, tool: str) -> None:
     """Reject duplicate keys, and log the keys that were dropped."""
-    arguments = from_json(raw) if "\\" not in raw else {}
-    # Written again, the arguments have a colon less for each key that was lost, and the same in strings.
-    if not arguments or to_json(arguments).count(b":") != raw.count(":"):
+    arguments = from_json(raw)
+    if _may_repeat_key(raw, arguments):
         arguments = _parse_without_duplicates(raw, tool)
     if inputs.validate_strict is not None:
         for key in arguments.keys() - inputs.schema["properties"].keys():
             _keeps_unknown_key(inputs, key, tool)
+
+
+def _may_repeat_key(raw: str, arguments: dict[str, Any]) -> bool:
+    """Return True unless each object in the text surely has each key once; `arguments` are parsed from it."""
+    # Written again, the arguments have a colon less for each key that was lost, and the same in strings.
+    return "\\" in raw or to_json(arguments).count(b":") != raw.count(":")
 
 
 def _parse_without_duplicates(raw: str, tool: str) -> dict[str, Any]:
@@ -341,7 +346,7 @@ def _recover(
         except ValueError as empty_error:
             error = empty_error
     data = _parse(raw, tool) if parsed is None else parsed
-    if len(raw) <= max_search_bytes and raw.count(":") != len(data):
+    if len(raw) <= max_search_bytes and raw.count(":") != len(data) and _may_repeat_key(raw, data):
         _parse_without_duplicates(raw, tool)
     if len(raw) > MAX_REPAIR_BYTES or (isinstance(error, ValidationError) and error.error_count() > MAX_PROBLEMS):
         raise InvalidArguments(_sample_problems(inputs, data, error), tool=tool)

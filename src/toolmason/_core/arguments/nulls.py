@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, islice, repeat
+from operator import is_not
 from typing import Any, Final
 
 from toolmason._core.arguments.repair import MAX_DEPTH, UNION_KEYWORDS, EnumIndex
@@ -23,7 +24,7 @@ class NullSearch:
         """Required keys, and True for a schema that admits null, by the ids of the parts of the root."""
 
     def drop(self, data: Any, schema: Any, depth: int = 0) -> Any:
-        """Return data without the nulls that its schema does not admit."""
+        """Return data without the nulls that its schema does not admit; the same object if there are none."""
         if not isinstance(data, (dict, list)) or not isinstance(schema, dict) or depth > MAX_DEPTH:
             return data
         if not (options := self._find_alternatives(data, schema)):
@@ -31,7 +32,8 @@ class NullSearch:
         if isinstance(data, list):
             rows = [chain(option.get("prefixItems", ()), repeat(option.get("items"))) for option in options]
             pairs = zip(data, zip(*rows, strict=False), strict=False)
-            return [self._drop_inside(item, [*parts], depth) for item, parts in pairs]
+            items = [self._drop_inside(item, [*parts], depth) for item, parts in pairs]
+            return items if any(map(is_not, items, data)) else data
         # An alternative that declares no keys accepts any, with null as well.
         declares_keys = all("properties" in option for option in options)
         dropped = {}
@@ -46,7 +48,7 @@ class NullSearch:
                 or any(key in self._get_required(option) or self.admits_null(part) for option, part in parts)
             ):
                 dropped[key] = value
-        return dropped
+        return dropped if len(dropped) < len(data) or any(map(is_not, dropped.values(), data.values())) else data
 
     def _drop_inside(self, value: Any, parts: list[Any], depth: int) -> Any:
         part = parts[0] if len(parts) == 1 else {"anyOf": [part for part in parts if isinstance(part, dict)]}

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from operator import is_not
 from typing import Any, Final
 
 from pydantic_core import from_json
@@ -61,7 +62,7 @@ class ArgumentRepairer:
         return self._spare_steps >= 0
 
     def repair(self, value: Any, schema: Any, path: str = "$", depth: int = 0) -> Any:
-        """Return `value` with all repairs applied, including nested ones."""
+        """Return `value` with all repairs applied, including nested ones; the same object if there are none."""
         if not isinstance(schema, dict) or depth > MAX_DEPTH:
             return value
         options = self._find_options(schema)
@@ -107,10 +108,11 @@ class ArgumentRepairer:
     def _repair_object(self, value: dict[str, Any], schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
         properties = schema.get("properties", {})
         additional = schema.get("additionalProperties")
-        return {
+        repaired = {
             key: self.repair(item, properties.get(key, additional), f"{path}.{key}", depth + 1)
             for key, item in value.items()
         }
+        return repaired if any(map(is_not, repaired.values(), value.values())) else value
 
     def _repair_array(self, value: list[Any], schema: Mapping[str, Any], path: str, depth: int) -> list[Any]:
         prefix_schemas = schema.get("prefixItems", ())
@@ -119,7 +121,7 @@ class ArgumentRepairer:
         for index, item in enumerate(value):
             item_schema = prefix_schemas[index] if index < len(prefix_schemas) else other_schema
             repaired.append(self.repair(item, item_schema, f"{path}[{index}]", depth + 1))
-        return repaired
+        return repaired if any(map(is_not, repaired, value)) else value
 
     def _convert(self, value: Any, schema: Mapping[str, Any]) -> tuple[Any, str]:
         """Return the converted value, or UNCHANGED, and the name of the rule."""
