@@ -189,8 +189,9 @@ class SchemaNarrower:
         part, narrowed = found
         if depth + part.max_depth > _MAX_DEPTH:
             return self.narrow_node(schema, path, depth)
-        self.losses += [replace(loss, path=path + loss.path) for loss in part.losses]
-        self.key_aliases.update(part.key_aliases)
+        if part.losses or part.key_aliases:
+            self.losses += [replace(loss, path=path + loss.path) for loss in part.losses]
+            self.key_aliases.update(part.key_aliases)
         self.property_count += part.property_count
         self.enum_value_count += part.enum_value_count
         self.max_depth = max(self.max_depth, depth + part.max_depth - 1)
@@ -363,9 +364,10 @@ class SchemaNarrower:
         omittable = properties.keys() - required if dialect.requires_all_properties else ()
         self.property_count += len(properties)
         narrowed_properties: dict[str, Any] = {}
-        narrow = self.narrow_node if depth else self._narrow_shared
         for name, part in properties.items():
-            inner = narrow(part, f"{path}.{name}", depth + 1)
+            # A scalar is narrowed as fast as it is found.
+            is_small = depth > 0 or (type(part) is dict and part.get("type") in _SCALAR_KINDS)
+            inner = (self.narrow_node if is_small else self._narrow_shared)(part, f"{path}.{name}", depth + 1)
             narrowed_properties[name] = make_nullable(inner) if name in omittable else inner
         if dialect.property_name_pattern is not None:
             narrowed_properties = self.alias_properties(narrowed_properties)
