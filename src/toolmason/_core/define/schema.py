@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from inspect import cleandoc
-from typing import Annotated, Any, Final, Literal, NotRequired, Required, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NotRequired, cast, get_args, get_origin
 
 from pydantic import (
     ConfigDict,
@@ -220,7 +220,7 @@ def _annotate(name: str, spec: FieldSpec) -> Any:
         hint = Annotated[hint, WithJsonSchema(dict(spec.schema))]
     if field_options:
         hint = Annotated[hint, Field(**field_options)]
-    return Required[hint] if spec.required else NotRequired[hint]
+    return hint if spec.required else NotRequired[hint]
 
 
 def _compile_plain_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys) -> TypeSchema | None:
