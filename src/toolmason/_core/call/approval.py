@@ -296,7 +296,8 @@ def _split_verdict(verdict: Any) -> tuple[Literal["allow", "deny", "edit"], str,
             return "deny", reason, None
         case Edit(arguments):
             return "edit", "", dict(arguments)
-    raise ConfigError(f"verdict={clip(repr(verdict))}: must be Allow(), Deny(reason) or Edit(arguments).")
+        case _:
+            raise ConfigError(f"verdict={clip(repr(verdict))}: must be Allow(), Deny(reason) or Edit(arguments).")
 
 
 def _to_verdict(decision: Decision) -> ApprovalVerdict:

@@ -168,7 +168,7 @@ class ToolLookup:
 
     def make_definitions(self, provider: str, strict: Strict, *, lossy: bool) -> list[dict[str, Any]]:
         """Return the tools in the format of a provider's `tools` field."""
-        check_kinds("", {"provider": provider}, {"provider": (str,)})
+        provider = str(provider)  # anything else is an unknown provider
         reader = None if READ_RESULT in self.state.catalog.tools else self.get_reader()
         key = (provider, strict, lossy, reader is None)
         found = self._definitions.get(key)
