@@ -6,6 +6,7 @@ from toolmason._lazy import lazy_names
 
 if TYPE_CHECKING:
     from toolmason._core.toolbox.exchange import (
+        AnswerFormat,
         ArgumentsDelta,
         CallClosed,
         CallOpened,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from toolmason.models.scripted import ScriptedModel
 
 __all__ = [
+    "AnswerFormat",
     "ArgumentsDelta",
     "CallClosed",
     "CallOpened",
@@ -45,6 +47,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "toolmason._core.toolbox.exchange": (
+            "AnswerFormat",
             "ArgumentsDelta",
             "CallClosed",
             "CallOpened",

@@ -17,6 +17,7 @@ from toolmason._core.values.provider_tools import AnyNativeTool, Strict
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ConfigError, ModelError, clip
 from toolmason.providers.aliases import ToolNames, to_wire_id
+from toolmason.providers.answer_rules import add_answer
 from toolmason.providers.content_parts import have_same_arguments, join_parts, make_call_id
 from toolmason.providers.conversation import repair
 from toolmason.providers.native_tools import deduplicate, format_native_tool
@@ -234,7 +235,8 @@ class Codec(Format):
         if not cache.is_valid(request.messages):
             request = request.with_messages(repair(request.messages))
         options = request.options
-        key = (request.tools, request.native, request.tool_choice, *map(options.get, _TOOL_OPTIONS))
+        answer = request.answer
+        key = (request.tools, request.native, request.tool_choice, answer, *map(options.get, _TOOL_OPTIONS))
         # Comparing tuples of identical objects is fast: Python compares identity before equality.
         if cache.offer is None or cache.offer[0] != key:
             tool_set = self.fit_request_tools(request)
@@ -247,7 +249,10 @@ class Codec(Format):
             body = self._defer_tools(body, deferred_names, request, names)
         if stream:
             body = self.as_streaming(body)
-        return PreparedRequest({**body, **options.get("body", {})}, names)
+        body = {**body, **options.get("body", {})}
+        if answer is not None and answer.mode != "tool":
+            body = add_answer(body, answer, self.name)
+        return PreparedRequest(body, names)
 
     def _defer_tools(self, body: Body, deferred: frozenset[str], request: ModelRequest, names: ToolNames) -> Body:
         if self.search_tool is None:

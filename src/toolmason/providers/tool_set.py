@@ -105,6 +105,8 @@ class ProviderRules:
     fit_schema: SchemaFitter
     name_pattern: str
     max_name_length: int
+    has_tools: bool = True
+    """False if models can call no tools natively."""
 
 
 _tool_sets: OrderedDict[tuple[Any, ...], tuple[tuple[ToolDefinition, ...], ToolSet]] = OrderedDict()

@@ -29,6 +29,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "strict": 'True, False or "auto": see `Toolbox.definitions`',
     "lossy": "True to allow schemas that lose meaning in the provider's format",
     "defer": "names of tools that the provider loads only if its tool search finds them",
+    "answer": '"native", "tool" or "json": how a typed answer is requested',
     "body": "provider-specific fields, copied into the request unchanged",
 }
 """Keys of `ModelRequest.options`."""
@@ -60,6 +61,21 @@ class ToolChoice:
         return cls(choice) if choice in _MODES else cls("required", (choice,))  # type: ignore[arg-type]
 
 
+AnswerMode: TypeAlias = Literal["native", "tool", "json"]
+"""Way to request a typed answer: the provider enforces the schema, a tool takes it, or the model is asked for JSON."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnswerFormat:
+    """Typed answer that a request asks for."""
+
+    definition: ToolDefinition
+    """Name and schema of the answer, in the form of a tool. In mode `tool`, the request offers that tool as well."""
+    mode: AnswerMode = "tool"
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    """Schema in the form that the provider accepts; empty in mode `tool`."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """Request for one model turn. `tools` accepts a toolbox, or any source that a toolbox accepts."""
@@ -70,6 +86,8 @@ class ModelRequest:
     options: Mapping[str, Any] = field(default_factory=dict)
     native: tuple[AnyNativeTool, ...] = ()
     """Tools that the provider runs."""
+    answer: AnswerFormat | None = None
+    """Typed answer that the model should give at the end."""
 
     def __init__(
         self,
@@ -96,6 +114,7 @@ class ModelRequest:
             "tool_choice": ToolChoice.parse(tool_choice),
             "options": given,
             "native": native,
+            "answer": None,
         }.items():
             object.__setattr__(self, name, value)
 

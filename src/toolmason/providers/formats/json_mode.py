@@ -6,6 +6,7 @@ It uses Chat Completions with `response_format`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
@@ -45,6 +46,7 @@ class JsonModeCodec(OpenAiChatCodec):
     """Codec for Chat Completions servers without tool support."""
 
     _reader_class = _JsonModeReader
+    rules = replace(OpenAiChatCodec.rules, has_tools=False)
 
     @override
     def offer_tools(self, request: ModelRequest, tool_set: ToolSet) -> Body:
@@ -55,7 +57,7 @@ class JsonModeCodec(OpenAiChatCodec):
             tool_set = tool_set.only(choice.names)
         mode = "auto" if choice is None else choice.mode
         if mode == "none" or not tool_set.tools:
-            return {}
+            return {} if request.answer is None else _format_schema(request.answer.schema)
         tools = [
             to_json(
                 {"name": tool_set.names.get_alias(tool.name), "description": tool.description, "arguments": fit.schema}
@@ -63,18 +65,18 @@ class JsonModeCodec(OpenAiChatCodec):
             for tool, fit in tool_set.tools
         ]
         instructions = "\n".join([_INSTRUCTIONS, *(tool.decode() for tool in tools)])
+        answer = {"type": "string"} if request.answer is None else request.answer.schema
         schema = _make_reply_schema(
-            tool_set, allows_many=request.options.get("parallel") is not False, allows_answer=mode != "required"
+            tool_set,
+            allows_many=request.options.get("parallel") is not False,
+            answer=None if mode == "required" else answer,
         )
-        return {
-            "messages": [{"role": "system", "content": instructions}],
-            "response_format": {"type": "json_schema", "json_schema": {"name": "turn", "schema": schema}},
-        }
+        return {"messages": [{"role": "system", "content": instructions}], **_format_schema(schema)}
 
     @override
     def add_tools(self, body: Body, offer: Body) -> Body:
-        if not offer:
-            return body
+        if "messages" not in offer:
+            return {**body, **offer}
         [instructions], messages = offer["messages"], body["messages"]
         if messages[0]["role"] == "system":
             content = f"{messages[0]['content']}\n\n{instructions['content']}"
@@ -111,25 +113,36 @@ class JsonModeCodec(OpenAiChatCodec):
             ToolCall(make_call_id(), names.get_name(str(call["name"])), call.get("arguments") or {})
             for call in answer.get("calls") or ()
         ]
-        content = [] if calls or answer.get("answer") is None else [Text(str(answer["answer"]))]
+        given = answer.get("answer")
+        is_typed = isinstance(given, dict | list)
+        content = [] if calls or given is None else [Text(to_json(given).decode() if is_typed else str(given))]
         finish = "calls" if calls and reply.finish == "stop" else reply.finish
         return ModelReply(Message("assistant", content, calls), (), finish, reply.usage, reply.raw)
 
 
-def _make_reply_schema(tool_set: ToolSet, *, allows_many: bool, allows_answer: bool) -> dict[str, Any]:
+def _format_schema(schema: Mapping[str, Any]) -> Body:
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "turn", "schema": schema}}}
+
+
+def _make_reply_schema(tool_set: ToolSet, *, allows_many: bool, answer: Mapping[str, Any] | None) -> dict[str, Any]:
     call_schemas: list[dict[str, Any]] = []
     defs: dict[str, Any] = {}
+
+    def join(schema: Mapping[str, Any], number: int) -> dict[str, Any]:
+        renamed: dict[str, Any] = _rename_refs(schema, number)
+        defs.update({f"t{number}_{key}": part for key, part in (renamed.pop("$defs", None) or {}).items()})
+        return renamed
+
     for number, (tool, fit) in enumerate(tool_set.tools):
-        arguments = _rename_refs(fit.schema, number)
-        defs |= {f"t{number}_{key}": part for key, part in (arguments.pop("$defs", None) or {}).items()}
+        arguments = join(fit.schema, number)
         name = {"const": tool_set.names.get_alias(tool.name)}
         call_schemas.append(_make_object(name=name, arguments=arguments))
     calls: dict[str, Any] = {"type": "array", "items": {"anyOf": call_schemas}, "minItems": 1}
     if not allows_many:
         calls["maxItems"] = 1
     reply_schema = _make_object(calls=calls)
-    if allows_answer:
-        reply_schema = {"anyOf": [reply_schema, _make_object(answer={"type": "string"})]}
+    if answer is not None:
+        reply_schema = {"anyOf": [reply_schema, _make_object(answer=join(answer, len(tool_set.tools)))]}
     return {**reply_schema, "$defs": defs} if defs else reply_schema
 
 
