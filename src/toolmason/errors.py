@@ -11,6 +11,7 @@ ToolmasonError
 ├─ UnknownName           developer: no tool, prompt, resource or run has this name; also a KeyError
 ├─ ExperimentalError     developer: an experimental API was used without permission
 ├─ ModelError            failure: a model was unreachable, refused the request, or sent an invalid response
+├─ AnswerError           failure: a run ended without an answer of the wanted type
 ├─ RunTaken              another process holds the lock of the run
 ├─ ToolCallError         one call failed; its result carries the error and the model reads it
 │  ├─ UnknownTool        refusal: the model named a tool that does not exist
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Abort",
+    "AnswerError",
     "ApprovalDenied",
     "ApprovalRequired",
     "ArgumentProblem",
@@ -405,6 +407,14 @@ class UnknownOutcome(ToolCallError):
             "Check its effects before you call it again.",
             tool=tool,
         )
+
+
+class AnswerError(ToolmasonError):
+    """A run ended without an answer of the wanted type."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"No typed answer: {clip(reason, 500)}")
 
 
 class RunTaken(ToolmasonError):

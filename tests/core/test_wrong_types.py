@@ -239,7 +239,16 @@ OPTIONS = {
         | {"env": (None,), "rename": (), "pin": (None,), "era": ()},
     ),
     "a retry": (Retry, {"attempts": (5,), "delay": (5, 1.5), "factor": (5, 1.5), "jitter": (True,), "on": ()}),
-    "limits": (Limits, {"steps": (None, 5), "calls": (None, 5), "seconds": (None, 5, 1.5), "per_tool": (None, 5)}),
+    "limits": (
+        Limits,
+        {
+            "steps": (None, 5),
+            "calls": (None, 5),
+            "seconds": (None, 5, 1.5),
+            "per_tool": (None, 5),
+            "answers": (None, 5),
+        },
+    ),
 }
 
 

@@ -40,4 +40,8 @@ def test_every_option_has_a_row(page, title, function):
 
 
 def test_every_field_of_a_reply_has_a_row():
-    assert read_rows("chat.md", "Field of `Reply`") == {field.name for field in fields(Reply)} | {"text", "new"}
+    assert read_rows("chat.md", "Field of `Reply`") == {field.name for field in fields(Reply)} | {
+        "text",
+        "new",
+        "output",
+    }

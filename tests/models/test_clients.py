@@ -1,12 +1,15 @@
 """An official SDK's client can take the place of our own connection."""
 
+import json
+
 import pytest
 
+from chat.simulated_replies import NATIVE, reply
 from models.server import answer, provider, stream
 from models.test_transport import ANSWERS, BUSY, all_of
 from providers.recordings import STREAMS
 from providers.samples import CHATS, box
-from toolmason import RemoteMcp, model
+from toolmason import Chat, RemoteMcp, model
 from toolmason.errors import ConfigError, ModelError
 from toolmason.models import ModelRequest
 
@@ -48,6 +51,17 @@ async def test_a_plain_turn(kind):
 
     assert reply.text == "Hello."
     assert server.requests[0][2]["tools"]
+
+
+@pytest.mark.parametrize("kind", CHATS)
+async def test_a_typed_answer(kind):
+    with provider(answer(reply(kind, '{"answer": 3}'))) as server:
+        made = model(f"{kind}:{NATIVE[kind]}", client=client_for(kind, server.url))
+
+        got = await Chat(made, output=int).send("How many?")
+
+    assert (got.output, got.answer.mode) == (3, "native")
+    assert '"answer"' in json.dumps(server.requests[0][2])
 
 
 @pytest.mark.parametrize("kind", CHATS)

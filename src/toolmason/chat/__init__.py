@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from toolmason._core.toolbox.exchange import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta, Usage
     from toolmason._core.values.messages import Message
     from toolmason._core.values.policy import Limits
+    from toolmason.chat.answers import Answer, AnswerProgress
     from toolmason.chat.chat import Chat
     from toolmason.chat.durable.effects import Completed, NotExecuted
     from toolmason.chat.durable.journal import EffectRecord, RunRecord, SqliteRuntime
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Advisor",
+    "Answer",
+    "AnswerProgress",
     "ArgumentsDelta",
     "CallClosed",
     "CallFinished",
@@ -71,6 +74,7 @@ __getattr__, __dir__ = lazy_names(
         ),
         "toolmason._core.values.messages": ("Message",),
         "toolmason._core.values.policy": ("Limits",),
+        "toolmason.chat.answers": ("Answer", "AnswerProgress"),
         "toolmason.chat.chat": ("Chat",),
         "toolmason.chat.durable.effects": ("Completed", "NotExecuted"),
         "toolmason.chat.durable.journal": ("EffectRecord", "RunRecord", "SqliteRuntime"),

@@ -5,51 +5,41 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 from types import NoneType
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Generic, Literal, Self, TypeVar, overload
 
-from toolmason._core.call.approval import Approver, Decision
+from typing_extensions import TypeForm, Unpack
+
+from toolmason._core.call.approval import Approver
 from toolmason._core.config.config import Config
 from toolmason._core.define.context import SESSION_KEY, ContextLike, ToolContext, get_model_options, make_context
 from toolmason._core.run.blocking import blocking
 from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
-from toolmason._core.values.content import Content
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Parallel, Sequential, Strategy, check_kinds
+from toolmason.chat.answers import ANSWER_TOOL, AnswerRun, AnswerType, OutputT
 from toolmason.chat.durable.effects import Runtime
 from toolmason.chat.events import Done, Event
 from toolmason.chat.loop import Advisor, ModelTurn, chain, order_advisors
 from toolmason.chat.memory import Memory, split_new_messages
 from toolmason.chat.reply import Reply, RunFinish, make_limit_error
-from toolmason.chat.resume import ResumedRun, verify_decisions
+from toolmason.chat.resume import Prepare, PreparedRun, ResumedRun, load_waiting, make_resume_options, verify_decisions
 from toolmason.chat.run import ExecuteRule, Run, RunPlan
 from toolmason.chat.search import Search, ToolSearch
+from toolmason.chat.send_options import Decisions, PromptInput, ResumeKeywords, SendKeywords, SendOptions, to_messages
 from toolmason.chat.tools import RequestTools, make_toolbox, refuse_unsupported_native
 from toolmason.errors import ConfigError, explain_arguments
 from toolmason.models.by_name import model as make_model
 from toolmason.models.protocol import Model
 from toolmason.providers.conversation import repair
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SendOptions:
-    """Options of one request."""
-
-    tools: Any
-    add_tools: Any
-    context: ContextLike
-    conversation: str | None
-    tool_choice: ToolChoice | str | None
-    limits: Limits | None
-    run: str | None
-
-
+_T = TypeVar("_T")
+_CheckT = TypeVar("_CheckT", bound=Callable[..., Any])
 _OPTION_KINDS: Final = {
     "limits": (Limits, NoneType),
     "strategy": (Parallel, Sequential),
@@ -59,8 +49,8 @@ _OPTION_KINDS: Final = {
 }
 
 
-class Chat:
-    """Chat with a model that calls tools until it answers.
+class Chat(Generic[OutputT]):
+    """Chat with a model that calls tools until it answers. A `Chat[Invoice]` answers with an `Invoice`.
 
     With `execute=False`, or a predicate of (request, reply), you run the calls: pass `reply.calls` to `box.call_all`
     and send `reply.extended(results)`. With `history=False`, the model sees only the messages that the memory
@@ -73,6 +63,7 @@ class Chat:
         model: Model | str,
         tools: Any = (),
         *,
+        output: TypeForm[OutputT] = None,  # type: ignore[assignment]  # noqa: RUF013 - the type's default is None as well
         system: str | None = None,
         context: ContextLike = None,
         memory: Memory | None = None,
@@ -109,9 +100,32 @@ class Chat:
             raise ConfigError(f'on_limit={on_limit!r}: must be "stop" or "raise".')
         self._running_tasks: dict[str | None, set[asyncio.Task[Any]]] = {}
         self._cancelled_tasks: set[asyncio.Task[Any]] = set()
+        given_output: Any = output
+        self._answer_type = None if given_output is None else AnswerType(given_output, self.model, self.box)
+
+    def check(self, check: _CheckT) -> _CheckT:
+        """Add a function that checks each answer of the chat's type: `@chat.check`. It raises `ToolError` to refuse it.
+
+        The reason goes to the model, which may answer again. A sync function runs in a thread.
+
+        Raises:
+            ConfigError: the chat has no `output=`.
+        """
+        if self._answer_type is None:
+            raise ConfigError("This chat has no typed answers to check. Pass `output=` to `Chat`.")
+        self._answer_type.checks.append(check)
+        return check
 
     # --- sending -------------------------------------------------------------------------------------
 
+    @overload
+    async def send(
+        self, prompt: PromptInput, *, output: None = None, **options: Unpack[SendKeywords]
+    ) -> Reply[OutputT]: ...
+    @overload
+    async def send(
+        self, prompt: PromptInput, *, output: TypeForm[_T], **options: Unpack[SendKeywords]
+    ) -> Reply[_T]: ...
     async def send(  # noqa: PLR0913 - one parameter for each option
         self,
         prompt: PromptInput,
@@ -123,13 +137,14 @@ class Chat:
         tool_choice: ToolChoice | str | None = None,
         limits: Limits | None = None,
         run: str | None = None,
-    ) -> Reply:
+        output: Any = None,
+    ) -> Reply[Any]:
         """Send a message and return the reply of the run.
 
         `tools=` replaces the chat's tools for this request; `add_tools=` adds to them. Both run under the policy of
-        the chat's toolbox.
+        the chat's toolbox. `output=` is the type of the answer, in place of that of the chat.
         """
-        options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run)
+        options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run, output)
         return await self._execute(partial(self._prepare, prompt, options, None, None), options)
 
     send_sync = blocking(send)
@@ -145,12 +160,13 @@ class Chat:
         tool_choice: ToolChoice | str | None = None,
         limits: Limits | None = None,
         run: str | None = None,
+        output: Any = None,
     ) -> AsyncGenerator[Event]:
         """Send a message and yield the events of the run, the last one `Done` with the reply. Options as in `send`."""
-        options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run)
+        options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run, output)
         return self._stream(partial(self._prepare, prompt, options), options)
 
-    async def _stream(self, prepare: _Prepare, options: SendOptions) -> AsyncGenerator[Event]:
+    async def _stream(self, prepare: Prepare, options: SendOptions) -> AsyncGenerator[Event]:
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
         async def produce() -> None:
@@ -180,11 +196,12 @@ class Chat:
         tool_choice: ToolChoice | str | None = None,
         limits: Limits | None = None,
         run: str | None = None,
-    ) -> Reply:
+        output: Any = None,
+    ) -> Reply[Any]:
         """Ask the model for one turn and leave its calls to the caller. Options as in `send`."""
-        options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run)
+        options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run, output)
 
-        async def prepare(request_tools: RequestTools) -> _PreparedRun:
+        async def prepare(request_tools: RequestTools) -> PreparedRun:
             prepared_run = await self._prepare(prompt, options, None, None, request_tools)
             prepared_run.run.plan.execute = False
             return prepared_run
@@ -213,17 +230,36 @@ class Chat:
 
     # --- resuming ------------------------------------------------------------------------------------
 
+    @overload
+    async def resume(
+        self,
+        saved: Mapping[str, Any] | Reply[Any],
+        decisions: Decisions = (),
+        *,
+        output: None = None,
+        **options: Unpack[ResumeKeywords],
+    ) -> Reply[OutputT]: ...
+    @overload
+    async def resume(
+        self,
+        saved: Mapping[str, Any] | Reply[Any],
+        decisions: Decisions = (),
+        *,
+        output: TypeForm[_T],
+        **options: Unpack[ResumeKeywords],
+    ) -> Reply[_T]: ...
     async def resume(  # noqa: PLR0913 - as above
         self,
-        saved: Mapping[str, Any] | Reply,
-        decisions: Iterable[Decision | Mapping[str, Any]] = (),
+        saved: Mapping[str, Any] | Reply[Any],
+        decisions: Decisions = (),
         *,
         tools: Any = None,
         add_tools: Any = None,
         context: ContextLike = None,
         tool_choice: ToolChoice | str | None = None,
         limits: Limits | None = None,
-    ) -> Reply:
+        output: Any = None,
+    ) -> Reply[Any]:
         """Resume a run that is waiting for approval, from `reply.save()` and a decision for each request.
 
         A request without a valid signed decision keeps waiting, and so does the run. A decision may also be the
@@ -232,40 +268,40 @@ class Chat:
         Raises:
             ConfigError: the data is not a saved run, or the run is not waiting.
         """
-        reply = _load_waiting(saved)
-        options = SendOptions(tools, add_tools, context, reply.conversation, tool_choice, limits, reply.run)
+        reply = load_waiting(saved)
+        given = ResumeKeywords(
+            tools=tools, add_tools=add_tools, context=context, tool_choice=tool_choice, limits=limits
+        )
+        options = make_resume_options(reply, output, **given)
         return await self._execute(partial(self._prepare_resumed, reply, decisions, options, None, None), options)
 
     resume_sync = blocking(resume)
 
-    def stream_resumed(  # noqa: PLR0913 - as above
+    def stream_resumed(
         self,
-        saved: Mapping[str, Any] | Reply,
-        decisions: Iterable[Decision | Mapping[str, Any]] = (),
+        saved: Mapping[str, Any] | Reply[Any],
+        decisions: Decisions = (),
         *,
-        tools: Any = None,
-        add_tools: Any = None,
-        context: ContextLike = None,
-        tool_choice: ToolChoice | str | None = None,
-        limits: Limits | None = None,
+        output: Any = None,
+        **options: Unpack[ResumeKeywords],
     ) -> AsyncGenerator[Event]:
         """Resume a run as `resume` does, and yield its events as `stream` does."""
-        reply = _load_waiting(saved)
-        options = SendOptions(tools, add_tools, context, reply.conversation, tool_choice, limits, reply.run)
-        return self._stream(partial(self._prepare_resumed, reply, decisions, options), options)
+        reply = load_waiting(saved)
+        resumed = make_resume_options(reply, output, **options)
+        return self._stream(partial(self._prepare_resumed, reply, decisions, resumed), resumed)
 
     async def _prepare_resumed(
         self,
-        reply: Reply,
-        decisions: Iterable[Decision | Mapping[str, Any]],
+        reply: Reply[Any],
+        decisions: Decisions,
         options: SendOptions,
         emit: Callable[[Event], None] | None,
         saved_messages: Sequence[Message] | None,
         request_tools: RequestTools,
-    ) -> _PreparedRun:
+    ) -> PreparedRun:
+        del saved_messages
         results_index = max(i for i, message in enumerate(reply.messages) if message.results)
-        saved_messages = reply.messages[:results_index]
-        prepared_run = await self._prepare((), options, emit, saved_messages, request_tools)
+        prepared_run = await self._prepare((), options, emit, reply.messages[:results_index], request_tools)
         # This chat may have a system message that the saved run did not have.
         saved_system = len(reply.messages) - len(_drop_system(reply.messages))
         prepared_run.run.history_length = reply.history_length - saved_system
@@ -282,8 +318,8 @@ class Chat:
         emit: Callable[[Event], None] | None,
         saved_messages: Sequence[Message] | None,
         request_tools: RequestTools,
-    ) -> _PreparedRun:
-        new_messages = await to_messages(prompt)
+    ) -> PreparedRun:
+        new_messages = [Message("user", prompt)] if isinstance(prompt, str) else await to_messages(prompt)
         context = self._context
         if options.context is not None and (call_context := make_context(options.context)) is not None:
             context = call_context if context is None else context.merge(call_context)
@@ -311,6 +347,7 @@ class Chat:
             emit,
             options.run or uuid.uuid4().hex,
             request_tools,
+            None if options.output is None and self._answer_type is None else self._make_answer(box, options),
         )
         given_messages = new_messages if saved_messages is None else saved_messages
         system = tuple([message for message in given_messages if message.role == "system"])
@@ -323,18 +360,28 @@ class Chat:
         elif self._memory is not None:
             history, new_messages = split_new_messages(await self.load_history(conversation), new_messages)
             run.load_history(history)
-        return _PreparedRun(run, new_messages, options.tool_choice, tool_search)
+        return PreparedRun(run, new_messages, options.tool_choice, tool_search)
+
+    def _make_answer(self, box: Toolbox, options: SendOptions) -> AnswerRun | None:
+        answer_type = self._answer_type
+        if options.output is not None:
+            answer_type = AnswerType(options.output, self.model, self.box)
+        if answer_type is None:
+            return None
+        if ANSWER_TOOL in box:
+            raise ConfigError(f"A tool is named {ANSWER_TOOL!r}, as the tool for typed answers is. Rename yours.")
+        return AnswerRun(answer_type, options.attempts)
 
     async def _execute(
-        self, prepare: Callable[[RequestTools], Coroutine[Any, Any, _PreparedRun]], options: SendOptions
-    ) -> Reply:
+        self, prepare: Callable[[RequestTools], Coroutine[Any, Any, PreparedRun]], options: SendOptions
+    ) -> Reply[Any]:
         request_tools = RequestTools(self.box, options.tools, options.add_tools)
         conversation = options.conversation
         task = asyncio.current_task()
         running = self._running_tasks.setdefault(conversation, set())
         if task is not None:
             running.add(task)
-        prepared: _PreparedRun | None = None
+        prepared: PreparedRun | None = None
         limits = self.limits if options.limits is None else options.limits
         started_at = time.monotonic()
         timeout = asyncio.timeout(limits.seconds)
@@ -360,12 +407,14 @@ class Chat:
                 del self._running_tasks[conversation]
             await request_tools.aclose()
         finish: RunFinish = "limit" if timeout.expired() else "cancelled"
-        reply = Reply((), finish, conversation=conversation) if prepared is None else prepared.run.make_reply()
+        reply: Reply[Any] = (
+            Reply((), finish, conversation=conversation) if prepared is None else prepared.run.make_reply()
+        )
         if reply.finish == "limit" and self._on_limit == "raise":
-            raise make_limit_error(limits, reply.turns, reply.results)
+            raise make_limit_error(limits, reply)
         return reply
 
-    async def _execute_run(self, prepared: _PreparedRun, task: asyncio.Task[Any] | None) -> None:
+    async def _execute_run(self, prepared: PreparedRun, task: asyncio.Task[Any] | None) -> None:
         run = prepared.run
         try:
             runtime = self._runtime
@@ -388,7 +437,7 @@ class Chat:
             run.mark_cancelled()
             raise
 
-    async def _run_loop(self, prepared: _PreparedRun) -> None:
+    async def _run_loop(self, prepared: PreparedRun) -> None:
         run = prepared.run
         search = () if prepared.tool_search is None else (prepared.tool_search,)
         step = chain([*self._advisors, *search], run.ask_model)
@@ -421,27 +470,6 @@ class Chat:
         await self.box.__aexit__(*exception)
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class _PreparedRun:
-    run: Run
-    new_messages: list[Message]
-    tool_choice: ToolChoice | str | None
-    tool_search: ToolSearch | None
-    resumed: ResumedRun | None = None
-
-
-_Prepare: TypeAlias = Callable[
-    [Callable[[Event], None] | None, Sequence[Message] | None, RequestTools], Coroutine[Any, Any, _PreparedRun]
-]
-
-
-def _load_waiting(saved: Mapping[str, Any] | Reply) -> Reply:
-    reply = saved if isinstance(saved, Reply) else Reply.load(saved)
-    if not reply.pending or not any(message.results for message in reply.messages):
-        raise ConfigError("This run is not waiting for approval. Send the next message instead.")
-    return reply
-
-
 def _drop_system(messages: Sequence[Message]) -> list[Message]:
     return [message for message in messages if message.role != "system"]
 
@@ -459,26 +487,3 @@ def _check_object(option: str, given: Any, class_name: str, methods: tuple[str, 
     if given is not None and not all(callable(getattr(given, method, None)) for method in methods):
         names = " and ".join(f"`{method}`" for method in methods)
         raise ConfigError(f"{option}= is of type {type(given).__name__!r}: it must have {names}.")
-
-
-MessageInput: TypeAlias = str | Content | Message | Iterable[Message] | Iterable[str | Content]
-PromptInput: TypeAlias = MessageInput | Awaitable[MessageInput]
-"""Messages, the text and content parts of one message, or an awaitable of messages such as `box.prompt(...)`."""
-
-
-async def to_messages(prompt: PromptInput) -> list[Message]:
-    """Convert the argument of `send` to messages.
-
-    Raises:
-        ConfigError: the value is neither a string nor messages nor the parts of one message.
-    """
-    given: Any = await prompt if isinstance(prompt, Awaitable) else prompt
-    if isinstance(given, str):
-        return [Message("user", given)]
-    messages: list[Any] = [given] if isinstance(given, Message) or not isinstance(given, Iterable) else [*given]
-    if messages and all(isinstance(item, str | Content) for item in messages):
-        return [Message("user", messages)]
-    for message in messages:
-        if not isinstance(message, Message):
-            raise ConfigError(f"send() takes a str, a Message, a list of Message or parts, not {message!r:.80}.")
-    return messages

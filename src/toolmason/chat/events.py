@@ -19,6 +19,7 @@ from toolmason._core.toolbox.exchange import (
     Usage,
 )
 from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason.chat.answers import AnswerProgress
 from toolmason.chat.reply import Reply
 from toolmason.errors import ConfigError
 
@@ -58,15 +59,15 @@ class StepFinished(StreamEvent):
 class Done(StreamEvent):
     """End of the run. Always the last event."""
 
-    reply: Reply
+    reply: Reply[Any]
 
 
-def _load_reply(data: Mapping[str, Any]) -> Reply:
+def _load_reply(data: Mapping[str, Any]) -> Reply[Any]:
     return replace(Reply.load(data), usage=Usage(**data["usage"]))
 
 
 LOADERS["ProgressReport"] = lambda data: ProgressReport(**data)
-LOADERS["Reply"] = _load_reply
+LOADERS["Reply[Any]"] = _load_reply
 
 
 Event: TypeAlias = (
@@ -75,6 +76,7 @@ Event: TypeAlias = (
     | CallOpened
     | CallClosed
     | ArgumentsDelta
+    | AnswerProgress
     | CallStarted
     | CallProgress
     | CallFinished

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Generic, Literal, TypeAlias, cast
 
 from toolmason._core.call.approval import ApprovalRequest
 from toolmason._core.call.gates import is_own
-from toolmason._core.toolbox.exchange import Usage
+from toolmason._core.toolbox.exchange import ModelReply, Usage
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.errors import ConfigError, LimitExceeded, ToolCallError, ToolmasonError, explain_arguments
+from toolmason.chat.answers import Answer, OutputT
+from toolmason.errors import (
+    AnswerError,
+    ConfigError,
+    LimitExceeded,
+    ToolCallError,
+    ToolCancelled,
+    ToolmasonError,
+    explain_arguments,
+)
 
 RunFinish: TypeAlias = Literal["stop", "direct", "calls", "pending", "limit", "cancelled"]
 """Reason a run ended.
@@ -36,8 +45,8 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Reply:
-    """Outcome of a run."""
+class Reply(Generic[OutputT]):
+    """Outcome of a run. A `Reply[Invoice]` has an `output` of type `Invoice`."""
 
     messages: tuple[Message, ...]
     """Whole conversation, valid to send again to any provider."""
@@ -56,6 +65,8 @@ class Reply:
     """Number of messages from before the run."""
     turns: int = 0
     """Number of model turns in this run."""
+    answer: Answer[OutputT] | None = None
+    """How the run came to its typed answer, or None if it has no `output=`."""
 
     def __repr__(self) -> str:
         # Short: Python 3.11 builds the repr of the value that `asyncio.run` returns, and a conversation may be long.
@@ -64,8 +75,26 @@ class Reply:
         return f"<Reply {self.finish}: {preview!r}, {len(self.messages)} messages>"
 
     @property
+    def output(self) -> OutputT:
+        """Answer of the model, of the type that `output=` names.
+
+        Raises:
+            AnswerError: the run ended without one.
+        """
+        answer = self.answer
+        if answer is None and self.finish == "stop":
+            raise AnswerError("the run has no `output=`. Pass a type to `Chat` or to `send`.")
+        if answer is None or answer.problem:
+            cause = None if answer is None else answer.cause
+            problem = f"the run ended with finish={self.finish!r}" if answer is None else answer.problem
+            raise AnswerError(problem) from (cause and (cause.__cause__ or cause))
+        return cast("OutputT", answer.value)
+
+    @property
     def text(self) -> str:
-        """Answer of the model. With `finish="direct"`, the text of the results."""
+        """Answer of the model: with `output=` its JSON, with `finish="direct"` the text of the results."""
+        if self.answer is not None and self.answer.text:
+            return self.answer.text
         if self.finish == "direct":
             last = self.messages[-1].results if self.messages else ()
             return "\n".join(result.text for result in last)
@@ -108,13 +137,14 @@ class Reply:
             "finish": self.finish,
             "said": self.history_length,
             "turns": self.turns,
+            "answers": 0 if self.answer is None else self.answer.attempts,
             "messages": [message.to_dict() for message in self.messages],
             "pending": [request.to_dict() for request in self.pending],
         }
 
     @classmethod
     @explain_arguments
-    def load(cls, saved: Mapping[str, Any]) -> Reply:
+    def load(cls, saved: Mapping[str, Any]) -> Reply[Any]:
         """Restore a reply from the data of `save`.
 
         Raises:
@@ -128,6 +158,7 @@ class Reply:
         try:
             messages = tuple(Message.from_dict(message) for message in saved["messages"])
             pending = tuple(ApprovalRequest.from_dict(request) for request in saved["pending"])
+            attempts = int(saved.get("answers", 0))  # runs that an older version saved have none
             return cls(
                 messages,
                 saved["finish"],
@@ -136,9 +167,25 @@ class Reply:
                 run=saved["run"],
                 history_length=int(saved["said"]),
                 turns=int(saved["turns"]),
+                answer=Answer("tool", attempts, "the run was saved without its answer") if attempts else None,
             )
         except (AttributeError, KeyError, TypeError, ValueError, ToolmasonError) as error:
             raise ConfigError(f"This saved run is damaged: {type(error).__name__}: {error}. Save it again.") from error
+
+
+def is_paused_by_provider(reply: ModelReply) -> bool:
+    """Return True if the provider paused its own work and continues when it is asked again."""
+    if reply.finish != "pause" or reply.calls:
+        return False
+    state = reply.message.provider_state
+    items = state.get("items", ()) if isinstance(state, Mapping) else ()
+    # An approval request of the provider waits for a person instead.
+    return not any(item.get("type") == "mcp_approval_request" for item in items if isinstance(item, Mapping))
+
+
+def make_cancelled_result(call: ToolCall) -> ToolResult:
+    """Return the result of a cancelled call."""
+    return ToolResult(call.id, call.name, error=ToolCancelled(call.name), attempts=0)
 
 
 def is_run_limit_error(error: ToolCallError) -> bool:
@@ -146,15 +193,17 @@ def is_run_limit_error(error: ToolCallError) -> bool:
     return is_own(error, LimitExceeded) and "for this run" in error.message
 
 
-def make_limit_error(limits: Limits, turns: int, results: Sequence[ToolResult]) -> LimitExceeded:
+def make_limit_error(limits: Limits, reply: Reply[Any]) -> LimitExceeded:
     """Return an error that names the limit that ended the run."""
-    errors = [result.error for result in reversed(results) if result.error is not None]
+    errors = [result.error for result in reversed(reply.results) if result.error is not None]
     limit_error = next(filter(is_run_limit_error, errors), None)
     if isinstance(limit_error, LimitExceeded):
         limit = limit_error.limit
     elif limit_error is not None:
         limit = f"limit of {limits.calls} calls"
-    elif limits.steps is not None and turns >= limits.steps:
+    elif limits.answers is not None and reply.answer is not None and reply.answer.attempts >= limits.answers:
+        limit = f"limit of {limits.answers} answers"
+    elif limits.steps is not None and reply.turns >= limits.steps:
         limit = f"limit of {limits.steps} steps"
     else:
         limit = f"limit of {limits.seconds} seconds"

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from toolmason._core.call.approval import DECISION_USER, ApprovalRequest, Decision
+from toolmason._core.call.approval import ApprovalRequest
 from toolmason._core.call.batch import Batch, get_max_parallel
 from toolmason._core.call.call_policy import run_in_time
 from toolmason._core.call.deadlines import Deadline
@@ -30,6 +30,7 @@ from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Strategy
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
 from toolmason._text import to_line
+from toolmason.chat.answers import AnswerRun
 from toolmason.chat.durable.effects import (
     REPLY_SERIALIZER,
     RESULT_SERIALIZER,
@@ -41,16 +42,16 @@ from toolmason.chat.durable.effects import (
 from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Event, StepFinished
 from toolmason.chat.loop import ModelTurn
 from toolmason.chat.memory import Memory, complete_last_turn
-from toolmason.chat.reply import Reply, RunFinish, Step, is_run_limit_error
-from toolmason.chat.tools import RequestTools
-from toolmason.errors import (
-    ApprovalRequired,
-    ConfigError,
-    ModelError,
-    ToolCancelled,
-    UnknownOutcome,
-    UnknownTool,
+from toolmason.chat.reply import (
+    Reply,
+    RunFinish,
+    Step,
+    is_paused_by_provider,
+    is_run_limit_error,
+    make_cancelled_result,
 )
+from toolmason.chat.tools import RequestTools
+from toolmason.errors import ApprovalRequired, ConfigError, ModelError, UnknownOutcome, UnknownTool
 from toolmason.models.protocol import Model
 
 _log = logging.getLogger("toolmason")
@@ -74,6 +75,8 @@ class RunPlan:
     run_id: str
     request_tools: RequestTools
     """Source of the tools, which may change during the run."""
+    answer: AnswerRun | None = None
+    """Typed answer of the run, or None if its answer is text."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -152,6 +155,8 @@ class Run:
             disabled = await self.plan.request_tools.find_disabled(self.plan.context)
             enabled = tuple(tool for tool in request.tools if tool.name not in disabled)
             request = request.with_messages(request.messages, tools=enabled)
+        if self.plan.answer is not None:
+            request = self.plan.answer.apply(request)
         if self.offered_tools[0] is not request.tools:
             self.offered_tools = (request.tools, frozenset([tool.name for tool in request.tools]))
         if self.execution is None:
@@ -187,8 +192,10 @@ class Run:
             async for event in self.plan.model.stream(request):
                 if isinstance(event, Finished):
                     reply = event.reply
-                else:
-                    self.plan.emit(event)
+                    continue
+                self.plan.emit(event)
+                if self.plan.answer is not None and (progress := self.plan.answer.read_event(event)) is not None:
+                    self.plan.emit(progress)
         if reply is None:
             raise ModelError(self.plan.model.name, "its stream ended without `Finished`. End each stream with it")
         return reply
@@ -221,22 +228,48 @@ class Run:
     async def handle_reply(self, turn: ModelTurn, reply: ModelReply) -> ModelTurn | None:
         """Run the calls of a reply. Return the next turn, or None if the run is over."""
         execute = self.plan.execute
-        if is_paused_by_provider(reply) and execute is not False:
+        if reply.finish == "pause" and execute is not False and is_paused_by_provider(reply):
             if self.is_over_limit(turn.number):
                 self.finish = "limit"
                 return None
-            await self.record([reply.message])
-            if self.plan.emit is not None:
-                self.plan.emit(StepFinished(turn.number, reply))
-            return await self.make_next_turn(turn)
+            return await self._ask_again(turn, reply)
         calls = reply.message.calls
-        if not calls or not execute or (callable(execute) and not await self._may_execute(execute, turn, reply)):
+        if (answer := self.plan.answer) is not None and not calls:
+            return await self._handle_text_answer(turn, reply, answer)
+        is_answer = answer is not None and answer.is_answer(calls)  # taken whatever `execute=` says
+        is_left = not calls or not execute
+        if not is_answer and (is_left or (callable(execute) and not await self._may_execute(execute, turn, reply))):
             return None
         await self.record([reply.message])
         self.calls.extend(calls)
         self.last_executed = reply
         results = await self.run_calls(turn.number, calls)
         return await self.handle_results(turn, reply, results)
+
+    async def _handle_text_answer(self, turn: ModelTurn, reply: ModelReply, answer: AnswerRun) -> ModelTurn | None:
+        """Take the text of a reply as the answer. Return the next turn if it is wrong and the model may correct it."""
+        if (call := answer.read_text(turn.number, reply)) is None:
+            return None
+        async with asyncio.timeout(self._get_remaining_seconds()):
+            result = await self.run_effect(turn.number, 0, call, partial(answer.take, call))
+        [result] = answer.review([call], [result])
+        if answer.is_over or not self._may_answer_again(turn, answer):
+            return None
+        return await self._ask_again(turn, reply, answer.explain(result))
+
+    async def _ask_again(self, turn: ModelTurn, reply: ModelReply, *messages: Message) -> ModelTurn:
+        """Record a reply without calls that does not end the run. Return the next turn."""
+        await self.record([reply.message, *messages])
+        if self.plan.emit is not None:
+            self.plan.emit(StepFinished(turn.number, reply))
+        return await self.make_next_turn(turn)
+
+    def _may_answer_again(self, turn: ModelTurn, answer: AnswerRun) -> bool:
+        limit = self.plan.limits.answers
+        if self.is_over_limit(turn.number) or (limit is not None and answer.attempts >= limit):
+            self.finish = "limit"
+            return False
+        return self.plan.execute is not False
 
     async def _may_execute(self, execute: Callable[..., Any], turn: ModelTurn, reply: ModelReply) -> bool:
         """Return the answer of the function `execute=`, sync or async, within the time of the run.
@@ -266,6 +299,9 @@ class Run:
         self, turn: ModelTurn, reply: ModelReply, results: Sequence[ToolResult]
     ) -> ModelTurn | None:
         """Record the results of a turn. Return the next turn, or None if the run is over."""
+        answer = self.plan.answer
+        if answer is not None:
+            results = answer.review(reply.message.calls, results)
         errors = [result.error for result in results if result.error is not None]
         pending = tuple(error.request for error in errors if isinstance(error, ApprovalRequired)) if errors else ()
         await self.record([Message("tool", results=tuple(results))], persist=not pending)
@@ -274,6 +310,8 @@ class Run:
             self.plan.emit(StepFinished(turn.number, reply, tuple(results)))
         if pending:
             self.pending, self.finish = pending, "pending"
+        elif answer is not None and answer.attempts and (answer.is_over or not self._may_answer_again(turn, answer)):
+            return None
         elif not errors and all(result.return_direct for result in results):
             self.finish = "direct"
         elif self.is_over_limit(turn.number) or any(map(is_run_limit_error, errors)):
@@ -316,12 +354,12 @@ class Run:
         try:
             if len(calls) == 1 and remaining is None:
                 # Fast path for the common case, one call: no batch is needed.
-                return [await self._run_call(number, 0, calls[0])]
+                return [await self.run_call(number, 0, calls[0])]
             indexes = {id(call): index for index, call in enumerate(calls)}
             max_parallel = get_max_parallel(self.plan.strategy, get_state(self.plan.box).policy.max_parallel)
             batch = Batch(calls, results, max_parallel, remaining, "run timeout")
             return await batch.run(
-                lambda call, _: self._run_call(number, indexes[id(call)], call),
+                lambda call, _: self.run_call(number, indexes[id(call)], call),
                 [self._is_barrier(call) for call in calls],
             )
         except asyncio.CancelledError:
@@ -332,42 +370,21 @@ class Run:
             self.results.extend(results)
             raise
 
-    async def _run_call(self, number: int, index: int, call: ToolCall, work: Work | None = None) -> ToolResult:
+    async def run_call(self, number: int, index: int, call: ToolCall, work: Work | None = None) -> ToolResult:
         """Run one call, and report its start and its end."""
         emit, work = self.plan.emit, work or partial(self._call_tool, call)
         if emit is None:
-            return await self._run_effect(number, index, call, work)
+            return await self.run_effect(number, index, call, work)
         emit(CallStarted(call))
         try:
-            result = await self._run_effect(number, index, call, work)
+            result = await self.run_effect(number, index, call, work)
         except asyncio.CancelledError:
             emit(CallFinished(call, make_cancelled_result(call)))
             raise
         emit(CallFinished(call, result))
         return result
 
-    async def run_decided_calls(
-        self,
-        number: int,
-        message: Message,
-        pending_requests: Mapping[str, ApprovalRequest],
-        decisions: Mapping[str, Decision],
-    ) -> list[ToolResult]:
-        """Run the calls of a turn that have a decision. The others keep waiting."""
-        results: list[ToolResult] = []
-        for index, call in enumerate(message.calls):
-            request = pending_requests.get(call.id)
-            if request is None:
-                continue
-            decision = decisions.get(request.id)
-            if decision is None:
-                error = ApprovalRequired(call.name, request)
-                results.append(ToolResult(call.id, call.name, error=error, attempts=0))
-            else:
-                results.append(await self._run_call(number, index, call, partial(self._resume_call, decision)))
-        return results
-
-    async def _run_effect(self, number: int, index: int, call: ToolCall, work: Work) -> ToolResult:
+    async def run_effect(self, number: int, index: int, call: ToolCall, work: Work) -> ToolResult:
         """Return the result of a call: from the journal, by running it, or as an unknown outcome."""
         if self.execution is None:
             result: ToolResult = await work()
@@ -404,6 +421,8 @@ class Run:
             return None
 
     async def _call_tool(self, call: ToolCall) -> ToolResult:
+        if (answer := self.plan.answer) is not None and answer.is_answer([call]):
+            return await answer.take(call)
         offered_names = self.offered_tools[1]
         tool = None if call.name in offered_names else self._find_tool(call.name)
         if tool is not None and tool.name not in offered_names:
@@ -413,15 +432,6 @@ class Run:
         emit = self.plan.emit
         on_progress = None if emit is None else (lambda report: emit(CallProgress(report)))
         return await self.plan.box.call(call, context=self.plan.context, on_progress=on_progress)
-
-    async def _resume_call(self, decision: Decision) -> ToolResult:
-        user = DECISION_USER.set("" if self.execution is None else f"run {self.plan.run_id}")
-        try:
-            emit = self.plan.emit
-            on_progress = None if emit is None else (lambda report: emit(CallProgress(report)))
-            return await self.plan.box.approvals.resume(decision, context=self.plan.context, on_progress=on_progress)
-        finally:
-            DECISION_USER.reset(user)
 
     def _make_effect(self, key: str, call: ToolCall, options: ToolOptions | None) -> RunEffect:
         arguments = call.arguments if isinstance(call.arguments, dict) else {"text": str(call.arguments or "")}
@@ -466,7 +476,7 @@ class Run:
         if last_message is not None and last_message.calls:
             self.messages.append(Message("tool", results=map(make_cancelled_result, last_message.calls)))
 
-    def make_reply(self) -> Reply:
+    def make_reply(self) -> Reply[Any]:
         """Return the reply of the run so far."""
         return Reply(
             (*self.system, *self.messages),
@@ -480,19 +490,5 @@ class Run:
             tuple(self.steps),
             history_length=len(self.system) + self.history_length,
             turns=self.turns,
+            answer=None if self.plan.answer is None else self.plan.answer.report(self.finish),
         )
-
-
-def is_paused_by_provider(reply: ModelReply) -> bool:
-    """Return True if the provider paused its own work and continues when it is asked again."""
-    if reply.finish != "pause" or reply.calls:
-        return False
-    state = reply.message.provider_state
-    items = state.get("items", ()) if isinstance(state, Mapping) else ()
-    # An approval request of the provider waits for a person instead.
-    return not any(item.get("type") == "mcp_approval_request" for item in items if isinstance(item, Mapping))
-
-
-def make_cancelled_result(call: ToolCall) -> ToolResult:
-    """Return the result of a cancelled call."""
-    return ToolResult(call.id, call.name, error=ToolCancelled(call.name), attempts=0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
+from pydantic_core import to_json
+
 from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, iter_reply_events
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
@@ -26,11 +28,19 @@ class OfflineModel:
         self._call_count = 0
 
     async def respond(self, request: ModelRequest) -> ModelReply:
-        """Call the tool that is most similar to the last message, or repeat the results of the calls."""
+        """Call the tool that is most similar to the last message, or repeat the results of the calls.
+
+        A typed answer has the values that the message and the results contain.
+        """
         last = request.messages[-1] if request.messages else Message("user", "")
-        if last.results:
+        answer = None if request.answer is None else request.answer.definition
+        if last.results and answer is None:
             return ModelReply(Message("assistant", _format_results(last)))
-        tool = _choose_tool(last.text, request)
+        tool = None if last.results else _choose_tool(last.text, request)
+        if answer is not None and (tool is None or tool.name == answer.name):
+            prompt = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
+            text = "\n".join([*(result.text for result in last.results), prompt])
+            return ModelReply(Message("assistant", to_json(extract_arguments(answer, text)).decode()))
         if tool is None:
             names = ", ".join(definition.name for definition in request.tools[:8]) or "none"
             return ModelReply(Message("assistant", f"{NOTICE} No tool matches. Tools: {names}."))

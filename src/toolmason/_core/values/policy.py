@@ -191,6 +191,8 @@ class Limits:
     """Maximum duration of the run in seconds."""
     per_tool: int | None = 40
     """Maximum number of calls of one tool, unless the tool sets `max_calls`."""
+    answers: int | None = 3
+    """Maximum number of answers of a run with a typed answer; all but the last are wrong."""
 
     @explain_arguments
     def __post_init__(self) -> None:

@@ -19,10 +19,11 @@ from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolResult
 from toolmason._secrets import write_private
 from toolmason._text import pluralize
-from toolmason.chat.chat import Chat, MessageInput
+from toolmason.chat.chat import Chat
 from toolmason.chat.events import CallFinished, CallStarted, Done
 from toolmason.chat.memory import WindowMemory
 from toolmason.chat.reply import Reply, make_limit_error
+from toolmason.chat.send_options import MessageInput
 from toolmason.cli.approval import ask_approval
 from toolmason.cli.main import TOOL_ERROR
 from toolmason.cli.output import echo, is_terminal, print_error, print_json, print_text
@@ -116,8 +117,8 @@ def print_reply(reply: Reply, limits: Limits, *, as_json: bool) -> None:
         raise click.exceptions.Exit(TOOL_ERROR)
 
 
-def _describe_limit(reply: Reply, limits: Limits) -> str:
-    used = make_limit_error(limits, reply.turns, reply.results).limit
+def _describe_limit(reply: Reply[Any], limits: Limits) -> str:
+    used = make_limit_error(limits, reply).limit
     return f"The run reached its limits before the model answered: {used}."
 
 

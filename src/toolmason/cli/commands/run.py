@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import click
 
-from toolmason.chat.chat import Chat, MessageInput
+from toolmason.chat.chat import Chat
 from toolmason.chat.durable.journal import SqliteRuntime
+from toolmason.chat.send_options import MessageInput
 from toolmason.cli.commands.chat import choose_and_announce_model, model_options, print_reply, send_and_show
 from toolmason.cli.main import TOOL_ERROR
 from toolmason.cli.output import echo, is_terminal

@@ -1,0 +1,72 @@
+"""Define the options of one request, and convert its prompt to messages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypedDict
+
+from toolmason._core.call.approval import Decision
+from toolmason._core.define.context import ContextLike
+from toolmason._core.toolbox.exchange import ToolChoice
+from toolmason._core.values.content import Content
+from toolmason._core.values.messages import Message
+from toolmason._core.values.policy import Limits
+from toolmason.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SendOptions:
+    """Options of one request."""
+
+    tools: Any
+    add_tools: Any
+    context: ContextLike
+    conversation: str | None
+    tool_choice: ToolChoice | str | None
+    limits: Limits | None
+    run: str | None
+    output: Any = None
+    attempts: int = 0
+    """Number of answers that the model sent before the run was resumed."""
+
+
+class ResumeKeywords(TypedDict, total=False):
+    """Keywords of `resume` but for `output`."""
+
+    tools: Any
+    add_tools: Any
+    context: ContextLike
+    tool_choice: ToolChoice | str | None
+    limits: Limits | None
+
+
+class SendKeywords(ResumeKeywords, total=False):
+    """Keywords of `send` but for `output`."""
+
+    conversation: str | None
+    run: str | None
+
+
+Decisions: TypeAlias = Iterable[Decision | Mapping[str, Any]]
+MessageInput: TypeAlias = str | Content | Message | Iterable[Message] | Iterable[str | Content]
+PromptInput: TypeAlias = MessageInput | Awaitable[MessageInput]
+"""Messages, the text and content parts of one message, or an awaitable of messages such as `box.prompt(...)`."""
+
+
+async def to_messages(prompt: PromptInput) -> list[Message]:
+    """Convert the argument of `send` to messages.
+
+    Raises:
+        ConfigError: the value is neither a string nor messages nor the parts of one message.
+    """
+    given: Any = await prompt if isinstance(prompt, Awaitable) else prompt
+    if isinstance(given, str):  # an awaitable of one
+        return [Message("user", given)]
+    messages: list[Any] = [given] if isinstance(given, Message) or not isinstance(given, Iterable) else [*given]
+    if messages and all(isinstance(item, str | Content) for item in messages):
+        return [Message("user", messages)]
+    for message in messages:
+        if not isinstance(message, Message):
+            raise ConfigError(f"send() takes a str, a Message, a list of Message or parts, not {message!r:.80}.")
+    return messages
