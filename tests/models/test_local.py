@@ -5,9 +5,11 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import pytest
+from pydantic import BaseModel
 
 from toolmason import Chat, Message, RemoteMcp, Toolbox, ToolDefinition, WebSearch, WindowMemory, model, tool
 from toolmason.chat.search import Search
@@ -37,6 +39,61 @@ BOX = Toolbox(get_weather, quote_price)
 @pytest.fixture(scope="module")
 def session():
     return get_engine(find_weights(None)).start_session(lambda: False)
+
+
+@dataclass
+class Trip:
+    city: str
+    days: int
+
+
+class Invoice(BaseModel):
+    number: str
+    total: float
+    paid: bool
+
+
+# --- typed answers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("output", "text", "value"),
+    [
+        pytest.param(Trip, 'A trip of 3 days to "Brno"', Trip("Brno", 3), id="dataclass"),
+        pytest.param(
+            Invoice, 'Invoice "A-17", a total of 99.5, paid', Invoice(number="A-17", total=99.5, paid=True), id="model"
+        ),
+        pytest.param(int, "I need 12 eggs", 12, id="scalar"),
+        pytest.param(Literal["red", "blue"], "The blue one", "blue", id="literal"),
+        pytest.param(list[int], "The numbers [4, 8, 15]", [4, 8, 15], id="list"),
+    ],
+)
+async def test_it_answers_with_a_type(output, text, value):
+    reply = await Chat("local", output=output).send(text)
+
+    assert reply.output == value
+    assert reply.answer.attempts == 1
+
+
+async def test_a_union_and_an_open_schema_are_valid_too():
+    chat = Chat("local")
+
+    union = await chat.send('3 days in "Brno"', output=Trip | Invoice)
+    table = await chat.send("a is 1", output=dict[str, int])
+
+    assert isinstance(union.output, Trip | Invoice)
+    assert isinstance(table.output, dict)
+
+
+async def test_a_typed_answer_is_taken_from_the_results_of_tools():
+    @dataclass
+    class Quote:
+        price: float
+
+    reply = await Chat("local", BOX, output=Quote).send("What is the price of 3 TEA-01?")
+
+    assert [call.name for call in reply.calls] == ["quote_price"]
+    assert reply.output == Quote(13.5)
 
 
 # --- a conversation ------------------------------------------------------------------------------

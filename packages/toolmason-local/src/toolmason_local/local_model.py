@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from importlib.util import find_spec
 from typing import Any, Final
 
+from pydantic_core import to_json
 from typing_extensions import override
 
 from toolmason import Message, ToolCall, ToolDefinition
@@ -103,6 +104,8 @@ class LocalModel:
     def _run_turn(self, request: ModelRequest, writer: LlamaSession, on_text: OnText) -> ModelReply:
         last = request.messages[-1] if request.messages else Message("user", "")
         searched = bool(last.results) and all(result.name == _FIND_TOOLS for result in last.results)
+        if request.answer is not None and last.results and not searched:
+            return _make_answer(request, writer, on_text)
         if last.results and not searched:
             return _make_text_reply(summarize_results(last.results, get_last_calls(request.messages)), writer, on_text)
         text = last.text if last.role == "user" else _get_last_user_text(request.messages)
@@ -115,6 +118,8 @@ class LocalModel:
         tool = _choose_tool(writer, text, useful, request.messages, required=required) or (
             None if searched else search_tool
         )
+        if request.answer is not None and (tool is None or tool.name == request.answer.definition.name):
+            return _make_answer(request, writer, on_text)
         if tool is None:
             return _generate_reply(request, writer, on_text)
         arguments: Any = {"query": text} if tool is search_tool else fill_arguments(writer, tool, text)
@@ -146,6 +151,16 @@ def _choose_tool(
 def _make_text_reply(text: str, writer: LlamaSession, on_text: OnText) -> ModelReply:
     on_text(text)
     return ModelReply(Message("assistant", text), usage=writer.usage)
+
+
+def _make_answer(request: ModelRequest, writer: LlamaSession, on_text: OnText) -> ModelReply:
+    """Return a typed answer, from the results of the last calls, or else from the last request of the user."""
+    assert request.answer is not None  # noqa: S101 - checked by the caller
+    results = request.messages[-1].results if request.messages else ()
+    # Not from both: a number of the request beside the name of a field would win over the result.
+    text = "\n".join(result.text for result in results) or _get_last_user_text(request.messages)
+    arguments = fill_arguments(writer, request.answer.definition, text)
+    return _make_text_reply("" if arguments is None else to_json(arguments).decode(), writer, on_text)
 
 
 def _generate_reply(request: ModelRequest, writer: LlamaSession, on_text: OnText) -> ModelReply:
