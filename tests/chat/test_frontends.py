@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from pydantic import BaseModel
 
 from chat.asgi_client import request
 from house.source import ROOT
@@ -467,3 +468,21 @@ async def test_a_resumed_run_streams_its_events():
     assert [type(event).__name__ for event in events][:2] == ["CallStarted", "CallFinished"]
     assert isinstance(events[-1], Done)
     assert events[-1].reply.text == "Paid."
+
+
+class Sum(BaseModel):
+    """Typed answer."""
+
+    total: int
+
+
+@pytest.mark.parametrize("protocol", ["events", "ag-ui", "vercel"])
+async def test_a_typed_answer_is_shown_as_data_and_not_as_a_call(protocol):
+    model = ScriptedModel([[ToolCall("c9", "final_answer", {"total": 5})]])
+    answer = await request(sse(Chat(model, Toolbox(add), output=Sum), protocol=protocol), asked(protocol))
+
+    assert b'{"total":5}' in answer.body
+    assert b"TOOL_CALL_START" not in answer.body
+    assert b"tool-input-start" not in answer.body
+    for event in answer.events if protocol == "events" else ():
+        Draft202012Validator(SCHEMA).validate(event)

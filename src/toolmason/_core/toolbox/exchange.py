@@ -293,6 +293,7 @@ LOADERS: Final[dict[str, Callable[[Any], Any]]] = {
     "tuple[ToolResult, ...]": lambda data: tuple(map(load_result, data)),
     "ToolResult": load_result,
     "ModelReply": ModelReply.from_dict,
+    "Any": lambda data: data,
 }
 """Functions that restore the field of an event from JSON data, by its annotation."""
 

@@ -10,6 +10,7 @@ from typing_extensions import override
 from toolmason._core.call.approval import ApprovalRequest, ApprovalVerdict, Deny
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason.chat.answers import AnswerProgress
 from toolmason.chat.events import CallProgress
 from toolmason.chat.frontends.frontend import (
     Data,
@@ -17,6 +18,7 @@ from toolmason.chat.frontends.frontend import (
     FrontendRequest,
     PartEncoder,
     TextKind,
+    describe_reply,
     get_field,
     parse_verdict,
 )
@@ -154,12 +156,16 @@ class AgUiEncoder(PartEncoder):
         yield {"type": "CUSTOM", "name": "toolmason.progress", "value": value}
 
     @override
-    def finish(self, reply: Reply) -> Iterator[Data]:
+    def make_answer(self, event: AnswerProgress) -> Iterator[Data]:
+        yield {"type": "CUSTOM", "name": "toolmason.answer", "value": event.data}
+
+    @override
+    def finish(self, reply: Reply[Any]) -> Iterator[Data]:
         outcome: Data = {"type": "cancelled" if reply.finish == "cancelled" else "success"}
         if reply.pending:
             outcome = {"type": "interrupt", "interrupts": [_make_interrupt(request) for request in reply.pending]}
         usage = {"inputTokens": reply.usage.input_tokens, "outputTokens": reply.usage.output_tokens}
-        result = {"finish": reply.finish}
+        result = {name: value for name, value in describe_reply(reply).items() if name in ("finish", "output")}
         data = {"threadId": self._thread, "runId": self._run, "outcome": outcome, "result": result, "usage": [usage]}
         yield {"type": "RUN_FINISHED", **data}
 

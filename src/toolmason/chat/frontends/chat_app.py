@@ -118,12 +118,12 @@ class StreamedRun:
 class ChatApp:
     """A chat as an ASGI application: POST starts a run, GET reads it again, DELETE cancels it."""
 
-    def __init__(self, chat: Chat, frontend: Frontend, guard: Guard, context: ToolContext[Any] | None) -> None:
+    def __init__(self, chat: Chat[Any], frontend: Frontend, guard: Guard, context: ToolContext[Any] | None) -> None:
         self.chat, self.guard = chat, guard
         self._frontend, self._context = frontend, context
         self._runs: OrderedDict[str, StreamedRun] = OrderedDict()
         self._kept: ByteBudget[StreamedRun] = ByteBudget(MAX_KEPT_BYTES, MAX_PEER_KEPT_BYTES)
-        self._pending: OrderedDict[str, tuple[str, Reply]] = OrderedDict()
+        self._pending: OrderedDict[str, tuple[str, Reply[Any]]] = OrderedDict()
         """Owner and reply of each run that waits for approval, by the ids of its requests."""
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -197,7 +197,7 @@ class ChatApp:
             messages = messages[-1:]  # the memory has the others
         return self.chat.stream(messages, context=context, conversation=conversation), calls
 
-    def _take_pending(self, answers: Mapping[str, Any], owner: str) -> Reply:
+    def _take_pending(self, answers: Mapping[str, Any], owner: str) -> Reply[Any]:
         """Return the run that waits for these answers. Each is used once.
 
         Raises:
@@ -286,7 +286,7 @@ class ChatApp:
             excess.first += 1
             self._kept.grow(excess, excess.peer, -size)
 
-    def _keep_pending(self, run: StreamedRun, reply: Reply) -> None:
+    def _keep_pending(self, run: StreamedRun, reply: Reply[Any]) -> None:
         for request in reply.pending:
             self._pending[request.id] = run.owner, reply
         while len(self._pending) > MAX_PENDING:
@@ -348,7 +348,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 @explain_arguments
 def sse(  # noqa: PLR0913 - one parameter for each option
-    chat: Chat,
+    chat: Chat[Any],
     *,
     protocol: FrontendProtocol = "events",
     context: ContextLike = None,

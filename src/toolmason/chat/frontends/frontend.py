@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
-from pydantic_core import to_json
+from pydantic_core import to_json, to_jsonable_python
 
 from toolmason._core.call.approval import Allow, ApprovalVerdict, Deny, Edit
 from toolmason._core.toolbox.exchange import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta, Usage
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason.chat.answers import ANSWER_TOOL, AnswerProgress
 from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Done, Event, StepFinished
 from toolmason.chat.reply import Reply
 from toolmason.errors import ConfigError
@@ -125,6 +126,7 @@ class PartEncoder(ABC):
             CallStarted: lambda event: self._add_call(event.call),
             CallProgress: self.make_progress,
             CallFinished: self._end_call,
+            AnswerProgress: self.make_answer,
         }
 
     def encode(self, event: Event) -> Iterator[Data]:
@@ -156,7 +158,7 @@ class PartEncoder(ABC):
 
     def _open_call(self, event: CallOpened) -> Iterator[Data]:
         # A call without an id, or with that of another one, gets another id before it runs.
-        if event.id and event.id not in self._calls:
+        if event.id and event.id not in self._calls and event.name != ANSWER_TOOL:
             yield from self._begin_call(event.id, event.name)
 
     def _begin_call(self, call_id: str, name: str) -> Iterator[Data]:
@@ -221,7 +223,11 @@ class PartEncoder(ABC):
         """Yield a progress report."""
 
     @abstractmethod
-    def finish(self, reply: Reply) -> Iterator[Data]:
+    def make_answer(self, event: AnswerProgress) -> Iterator[Data]:
+        """Yield a typed answer, as far as it is written."""
+
+    @abstractmethod
+    def finish(self, reply: Reply[Any]) -> Iterator[Data]:
         """Yield the end of the run."""
 
 
@@ -280,10 +286,13 @@ class EventEncoder:
         yield {"type": "Failed", "error": {"code": code, "message": message}}
 
 
-def describe_reply(reply: Reply) -> Data:
+def describe_reply(reply: Reply[Any]) -> Data:
     """Return what a front end may know of a reply."""
     pending = [{name: getattr(request, name) for name in _REQUEST_FIELDS} for request in reply.pending]
+    answer = reply.answer
+    output = {} if answer is None or answer.problem else {"output": to_jsonable_python(answer.value, fallback=str)}
     return {
+        **output,
         "text": reply.text,
         "finish": reply.finish,
         "run": reply.run,

@@ -11,6 +11,7 @@ from typing_extensions import override
 from toolmason._core.call.approval import ApprovalVerdict
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason.chat.answers import AnswerProgress
 from toolmason.chat.events import CallProgress
 from toolmason.chat.frontends.frontend import (
     Data,
@@ -147,7 +148,11 @@ class VercelEncoder(PartEncoder):
         yield {"type": "data-progress", "data": data, "transient": True}
 
     @override
-    def finish(self, reply: Reply) -> Iterator[Data]:
+    def make_answer(self, event: AnswerProgress) -> Iterator[Data]:
+        yield {"type": "data-answer", "id": "answer", "data": event.data}
+
+    @override
+    def finish(self, reply: Reply[Any]) -> Iterator[Data]:
         if reply.finish == "cancelled":
             yield {"type": "abort", "reason": "cancelled"}
             return
