@@ -138,7 +138,7 @@ class PartEncoder(ABC):
             yield from self.finish(event.reply)
         elif isinstance(event, StepFinished):
             yield from self._end_step()
-        elif (handle := self._handlers.get(type(event))) is not None:
+        elif (handle := self._handlers.get(type(event))) is not None and not _is_of_answer(event):
             if not self._in_step:
                 self._in_step = True
                 yield from self.make_step("start")
@@ -158,7 +158,7 @@ class PartEncoder(ABC):
 
     def _open_call(self, event: CallOpened) -> Iterator[Data]:
         # A call without an id, or with that of another one, gets another id before it runs.
-        if event.id and event.id not in self._calls and event.name != ANSWER_TOOL:
+        if event.id and event.id not in self._calls:
             yield from self._begin_call(event.id, event.name)
 
     def _begin_call(self, call_id: str, name: str) -> Iterator[Data]:
@@ -229,6 +229,13 @@ class PartEncoder(ABC):
     @abstractmethod
     def finish(self, reply: Reply[Any]) -> Iterator[Data]:
         """Yield the end of the run."""
+
+
+def _is_of_answer(event: Event) -> bool:
+    """Return True if an event is about a call that is a typed answer, which the front end gets as data."""
+    if isinstance(event, CallOpened):
+        return event.name == ANSWER_TOOL
+    return isinstance(event, CallClosed | CallStarted | CallFinished) and event.call.name == ANSWER_TOOL
 
 
 def get_arguments_text(call: ToolCall) -> str:
