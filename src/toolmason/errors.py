@@ -33,9 +33,7 @@ StaleManifest            a warning, not an error: a manifest is older than the c
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolmason._pickling import make_error_picklable, make_picklable, rebuild
 from toolmason._text import ArgumentProblem as ArgumentProblem  # noqa: PLC0414 - re-exported
@@ -44,7 +42,7 @@ from toolmason._text import find_close_names
 from toolmason._text import safe_str as safe_str  # noqa: PLC0414 - as above
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Literal
 
     LogKind = Literal["failure", "answer", "known"]
@@ -448,59 +446,3 @@ class RemoteError(ToolCallError):
         payload = super().to_model()
         payload["error"]["message"] = f"Server {self.server!r}, {self.phase}: {self.reason}."
         return payload
-
-
-_WRONG = (TypeError, AttributeError, LookupError, ValueError)
-_OURS = ("toolmason", "pathlib", "posixpath", "ntpath", "random", "re", "functools", "dataclasses")
-"""Packages that raise such an error for an argument. An error of other code is its own."""
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def explain_arguments(function: _F) -> _F:
-    """Make a public function, or the `__post_init__` of a dataclass, name its arguments if one has a wrong type."""
-
-    @wraps(function)
-    def wrapper(*args: Any, **keywords: Any) -> Any:
-        try:
-            return function(*args, **keywords)
-        except ToolmasonError:
-            raise
-        except _WRONG as error:
-            given = None if not _is_ours(error) else _find_arguments(function, args, keywords)
-            if given is None:
-                raise
-            name = function.__qualname__.removesuffix(".__init__").removesuffix(".__post_init__")
-            shown = ", ".join(f"{key}={clip(_describe(value))}" for key, value in given.items())
-            raise ConfigError(
-                f"{name}({shown}): a value has a wrong type: {clip(str(error), 200)}. Correct it."
-            ) from error
-
-    return cast("_F", wrapper)
-
-
-def _is_ours(error: BaseException) -> bool:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] in _OURS
-
-
-def _find_arguments(function: Callable[..., Any], args: Any, keywords: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the arguments by name, or None if Python refuses them for their number or names."""
-    if function.__name__ == "__post_init__":
-        names = (field.name for field in args[0].__dataclass_fields__.values() if field.init)
-        return {name: getattr(args[0], name, None) for name in names}
-    from inspect import signature  # noqa: PLC0415 - 5 ms at start-up, needed only for an error
-
-    try:
-        given = dict(signature(function).bind(*args, **keywords).arguments)
-    except TypeError:
-        return None
-    return {key: value for key, value in given.items() if key not in ("self", "cls")}
-
-
-def _describe(value: Any) -> str:
-    try:
-        return repr(value)
-    except Exception:  # noqa: BLE001 - a broken __repr__ must not hide the error
-        return type(value).__name__

@@ -14,9 +14,10 @@ from pydantic_core import to_json
 
 from toolmason._core.run.execute import DeadlinePassed, await_with_timeout, call_user_function
 from toolmason._core.values.policy import EngineSettings
+from toolmason._explain import explain_arguments
 from toolmason._http.caller import ANONYMOUS, Identity, get_peer, make_identity
 from toolmason._wire import ByteBudget
-from toolmason.errors import ConfigError, explain_arguments
+from toolmason.errors import ConfigError
 
 _log = logging.getLogger("toolmason.mcp_server")
 

@@ -22,6 +22,7 @@ from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Parallel, Sequential, Strategy, check_kinds
+from toolmason._explain import explain_arguments
 from toolmason.chat.answers import ANSWER_TOOL, AnswerRun, AnswerType, OutputT
 from toolmason.chat.durable.effects import Runtime
 from toolmason.chat.events import Done, Event
@@ -33,7 +34,7 @@ from toolmason.chat.run import ExecuteRule, Run, RunPlan
 from toolmason.chat.search import Search, ToolSearch
 from toolmason.chat.send_options import Decisions, PromptInput, ResumeKeywords, SendKeywords, SendOptions, to_messages
 from toolmason.chat.tools import RequestTools, make_toolbox, refuse_unsupported_native
-from toolmason.errors import ConfigError, explain_arguments
+from toolmason.errors import ConfigError
 from toolmason.models.by_name import model as make_model
 from toolmason.models.protocol import Model
 from toolmason.providers.conversation import repair

@@ -11,7 +11,8 @@ from typing import Any, Final, TypeAlias
 
 from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
 from toolmason._core.values.messages import Message
-from toolmason.errors import ConfigError, explain_arguments
+from toolmason._explain import explain_arguments
+from toolmason.errors import ConfigError
 
 _PLACEMENT_ATTRIBUTE: Final = "__toolmason_placement__"
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Protocol
 
 from toolmason._core.values.messages import Message
+from toolmason._explain import explain_arguments
 from toolmason.build.check.provider_limits import BYTES_PER_TOKEN
 from toolmason.chat.durable.sqlite_file import MEMORY_MIGRATIONS, SqliteFile
-from toolmason.errors import ConfigError, ToolmasonError, explain_arguments
+from toolmason.errors import ConfigError, ToolmasonError
 from toolmason.providers.conversation import is_unavailable, repair
 
 

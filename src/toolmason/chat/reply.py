@@ -12,6 +12,7 @@ from toolmason._core.toolbox.exchange import ModelReply, Usage
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason._explain import explain_arguments
 from toolmason.chat.answers import Answer, OutputT
 from toolmason.errors import (
     AnswerError,
@@ -20,7 +21,6 @@ from toolmason.errors import (
     ToolCallError,
     ToolCancelled,
     ToolmasonError,
-    explain_arguments,
 )
 
 RunFinish: TypeAlias = Literal["stop", "direct", "calls", "pending", "limit", "cancelled"]

@@ -19,9 +19,10 @@ from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.messages import Message
+from toolmason._explain import explain_arguments
 from toolmason.build.check.provider_limits import estimate_tokens
 from toolmason.chat.loop import ModelTurn, NextStep
-from toolmason.errors import ConfigError, explain_arguments
+from toolmason.errors import ConfigError
 from toolmason.models.lexical.index import ToolIndex
 from toolmason.models.protocol import Model
 

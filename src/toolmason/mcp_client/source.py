@@ -22,7 +22,8 @@ from toolmason._core.config.mcp_json import (
 )
 from toolmason._core.define.decorators import show_keywords
 from toolmason._core.remote.protocol import Remote, ServerRequestHandlers
-from toolmason.errors import ConfigError, DefinitionError, explain_arguments
+from toolmason._explain import explain_arguments
+from toolmason.errors import ConfigError, DefinitionError
 from toolmason.mcp_client.server_options import AuthCallback, ServerOptions, ServerSpec
 
 

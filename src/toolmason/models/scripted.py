@@ -12,7 +12,8 @@ from typing_extensions import override
 from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, iter_reply_events
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import Arguments, ToolCall
-from toolmason.errors import ConfigError, ModelError, explain_arguments
+from toolmason._explain import explain_arguments
+from toolmason.errors import ConfigError, ModelError
 
 ScriptTurn: TypeAlias = "str | Iterable[ToolCall | tuple[str, Arguments]] | ModelReply"
 ScriptStep: TypeAlias = "ScriptTurn | Callable[[ModelRequest], ScriptTurn]"

@@ -18,7 +18,8 @@ from typing_extensions import Unpack
 from toolmason._core.define.decorators import show_keywords
 from toolmason._core.remote.protocol import Remote, ServerRequestHandlers
 from toolmason._core.values.results import ToolCall
-from toolmason.errors import ConfigError, explain_arguments
+from toolmason._explain import explain_arguments
+from toolmason.errors import ConfigError
 from toolmason.mcp_client.server_options import ServerOptions, ServerSpec
 from toolmason.mcp_client.source import McpServer
 from toolmason.testing import fake_server_process

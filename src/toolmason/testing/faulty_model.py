@@ -10,7 +10,8 @@ from typing import Any, Final
 from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, iter_reply_events
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
-from toolmason.errors import ConfigError, ModelError, explain_arguments
+from toolmason._explain import explain_arguments
+from toolmason.errors import ConfigError, ModelError
 
 Fault = Callable[["FaultyModel", ModelRequest], ModelReply]
 

@@ -17,8 +17,9 @@ from toolmason._core.call.limits import to_json_like
 from toolmason._core.toolbox.exchange import Finished, ModelEvent, ModelReply, ModelRequest, iter_reply_events
 from toolmason._core.values.messages import dump_result, load_result
 from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason._explain import explain_arguments
 from toolmason._secrets import SECRET_NAMES, SECRET_PATTERNS
-from toolmason.errors import Abort, ConfigError, clip, explain_arguments
+from toolmason.errors import Abort, ConfigError, clip
 from toolmason.models.by_name import model as make_model
 from toolmason.models.protocol import Model
 

@@ -20,8 +20,9 @@ from toolmason._core.config.layers import (
 )
 from toolmason._core.config.mcp_json import ServerSettings, read_mcp_json
 from toolmason._core.values.policy import EngineSettings, Limits
+from toolmason._explain import explain_arguments
 from toolmason._secrets import remember_secrets
-from toolmason.errors import ConfigError, explain_arguments
+from toolmason.errors import ConfigError
 
 FILE_NAMES: Final = ("toolmason.toml", "pyproject.toml", "toolmason.properties")
 """Files that `Config.find` looks for in a folder. Of the first two, only the first that exists is read."""

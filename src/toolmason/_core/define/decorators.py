@@ -17,7 +17,8 @@ from typing_extensions import TypedDict, Unpack
 from toolmason._core.values.definition import Converter, Extra, ToolOptions
 from toolmason._core.values.messages import Role
 from toolmason._core.values.policy import Inherit, OnError, Rate, Retry, RunsOn, Timeout
-from toolmason.errors import DefinitionError, explain_arguments
+from toolmason._explain import explain_arguments
+from toolmason.errors import DefinitionError
 
 DECLARATION_ATTRIBUTE: Final = "__tool__"
 """Attribute that holds a function's declaration."""

@@ -57,7 +57,8 @@ from toolmason._core.define.signature import (
 from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, name_to_words
 from toolmason._core.values.policy import CarriedPolicy
 from toolmason._core.values.results import ToolResult
-from toolmason.errors import ConfigError, DefinitionError, UnsupportedType, explain_arguments
+from toolmason._explain import explain_arguments
+from toolmason.errors import ConfigError, DefinitionError, UnsupportedType
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -27,8 +27,9 @@ from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.state import ToolboxState
 from toolmason._core.values.policy import INHERIT, Timeout, check_kinds, check_timeout
 from toolmason._core.values.results import Arguments, Repair, ToolCall, ToolResult
+from toolmason._explain import explain_arguments
 from toolmason._text import escape_hidden
-from toolmason.errors import ApprovalDenied, ApprovalRequired, LimitExceeded, ToolCallError, explain_arguments
+from toolmason.errors import ApprovalDenied, ApprovalRequired, LimitExceeded, ToolCallError
 
 _MAX_CHARS: Final = 500
 """Maximum number of characters shown of one value or key."""

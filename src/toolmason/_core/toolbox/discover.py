@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolmason._core.load.plugins import ENTRY_POINT_GROUP, from_entry_points, from_package
 from toolmason._core.toolbox.toolbox import Toolbox
-from toolmason.errors import explain_arguments
+from toolmason._explain import explain_arguments
 
 if TYPE_CHECKING:  # 15 ms at start-up, needed only with settings
     from toolmason._core.config.config import Config

@@ -13,7 +13,8 @@ from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message, dump_call, dump_result, load_result
 from toolmason._core.values.provider_tools import NATIVE_TOOL_TYPES, AnyNativeTool
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.errors import ConfigError, explain_arguments
+from toolmason._explain import explain_arguments
+from toolmason.errors import ConfigError
 
 FinishReason: TypeAlias = Literal["stop", "calls", "length", "refusal", "filter", "pause", "other"]
 """Reason a model stopped: finished, tool calls, token limit, refusal, content filter, paused turn, or other."""

@@ -48,7 +48,8 @@ from toolmason._core.values.policy import (
 )
 from toolmason._core.values.provider_tools import AnyNativeTool, Strict
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, make_call
-from toolmason.errors import DefinitionError, PluginError, ToolCallError, UnknownName, UnknownTool, explain_arguments
+from toolmason._explain import explain_arguments
+from toolmason.errors import DefinitionError, PluginError, ToolCallError, UnknownName, UnknownTool
 
 if TYPE_CHECKING:  # 20 ms at start-up, needed only with these options
     from toolmason._core.catalog.augmented import ArgumentsCallback

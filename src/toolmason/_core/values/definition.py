@@ -28,7 +28,8 @@ from toolmason._core.values.policy import (
     check_retry,
     check_timeout,
 )
-from toolmason.errors import DefinitionError, explain_arguments
+from toolmason._explain import explain_arguments
+from toolmason.errors import DefinitionError
 
 JsonSchema: TypeAlias = dict[str, Any]
 Naming: TypeAlias = Literal["snake"] | Callable[[str], str]

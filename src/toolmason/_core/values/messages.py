@@ -10,7 +10,8 @@ from pydantic_core import from_json, to_jsonable_python
 
 from toolmason._core.values.content import Content, Text, describe_part, dump_part, load_part
 from toolmason._core.values.results import ResultFields, ToolCall, ToolResult, make_result
-from toolmason.errors import ToolCallError, explain_arguments
+from toolmason._explain import explain_arguments
+from toolmason.errors import ToolCallError
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 

@@ -11,7 +11,8 @@ from pathlib import PurePath
 from types import NoneType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from toolmason.errors import DefinitionError, ToolCallError, explain_arguments
+from toolmason._explain import explain_arguments
+from toolmason.errors import DefinitionError, ToolCallError
 
 
 class Inherit(Enum):

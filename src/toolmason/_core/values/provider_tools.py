@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from toolmason.errors import DefinitionError, explain_arguments
+from toolmason._explain import explain_arguments
+from toolmason.errors import DefinitionError
 
 Strict: TypeAlias = bool | Literal["auto"]
 """The choice of a provider's strict form; `"auto"` takes it for the tools that fit."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolmason._core.values.messages import dump_result
+from toolmason._explain import explain_arguments
 from toolmason.chat.durable.effects import (
     Completed,
     FactsProvider,
@@ -31,7 +32,7 @@ from toolmason.chat.durable.effects import (
 )
 from toolmason.chat.durable.process_identity import get_process_identity, is_dead
 from toolmason.chat.durable.sqlite_file import JOURNAL_MIGRATIONS, SqliteFile
-from toolmason.errors import ConfigError, RunTaken, ToolmasonError, UnknownName, UnknownOutcome, explain_arguments
+from toolmason.errors import ConfigError, RunTaken, ToolmasonError, UnknownName, UnknownOutcome
 
 LEASE_SECONDS: Final = 30.0
 

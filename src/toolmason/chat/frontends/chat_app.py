@@ -16,6 +16,7 @@ from pydantic_core import to_json
 
 from toolmason._core.define.context import ContextLike, ToolContext, make_context
 from toolmason._core.values.messages import Message
+from toolmason._explain import explain_arguments
 from toolmason._http.caller import Identity, get_peer
 from toolmason._http.guard import (
     LOOPBACK_HOSTS,
@@ -37,10 +38,10 @@ from toolmason.chat.frontends.ag_ui import AgUiFrontend
 from toolmason.chat.frontends.frontend import Encoder, EventFrontend, Frontend, FrontendRequest
 from toolmason.chat.frontends.vercel import VercelFrontend
 from toolmason.chat.reply import Reply
-from toolmason.errors import ConfigError, ToolmasonError, explain_arguments
+from toolmason.errors import ConfigError, ToolmasonError
 from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_json, parse_large_json
 
-_log = logging.getLogger("toolmason.chat")
+_log = logging.getLogger("toolmason")
 
 FrontendProtocol = Literal["events", "ag-ui", "vercel"]
 MAX_RUNS: Final = 256
