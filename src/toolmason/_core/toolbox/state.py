@@ -9,7 +9,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 from toolmason._core.call.approval import Approver
-from toolmason._core.call.call_policy import CallPolicy
+from toolmason._core.call.call_policy import CallPolicy, Middleware
 from toolmason._core.call.limits import RunState
 from toolmason._core.call.long_results import ResultStore
 from toolmason._core.catalog.catalog import (
@@ -346,6 +346,16 @@ class ToolboxState:
     def for_identity(self, context: ToolContext[Any] | None) -> ToolboxState:
         """Return the state of a view with its own, still empty server lists, which no other caller can clear."""
         return self.derive(remotes=self.remotes.for_identity(self.policy.context.merge(context)))
+
+    def add_middleware(self, middleware: Middleware) -> None:
+        """Wrap every call in middleware, inside of that which is there.
+
+        Raises:
+            DefinitionError: it is not a function.
+        """
+        if not callable(middleware):
+            raise DefinitionError(f"{middleware!r} is not middleware. Pass an async function that takes (call, next).")
+        self.calls.state.middleware.append(middleware)
 
     def start_run(self, limits: Limits | None) -> ToolboxState:
         """Return the state of a view for one run."""

@@ -49,7 +49,7 @@ from toolmason._core.values.policy import (
 from toolmason._core.values.provider_tools import AnyNativeTool, Strict
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, make_call
 from toolmason._explain import explain_arguments
-from toolmason.errors import DefinitionError, PluginError, ToolCallError, UnknownName, UnknownTool
+from toolmason.errors import PluginError, ToolCallError, UnknownName, UnknownTool
 
 if TYPE_CHECKING:  # 20 ms at start-up, needed only with these options
     from toolmason._core.catalog.augmented import ArgumentsCallback
@@ -295,9 +295,7 @@ class Toolbox:
 
     def use(self, middleware: Middleware) -> None:
         """Wrap every call in middleware: `async def middleware(call, next) -> ToolResult`. The first is outermost."""
-        if not callable(middleware):
-            raise DefinitionError(f"{middleware!r} is not middleware. Pass an async function that takes (call, next).")
-        self._state.calls.state.middleware.append(middleware)
+        self._state.add_middleware(middleware)
 
     @property
     def approvals(self) -> Approvals:
