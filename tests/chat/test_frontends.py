@@ -322,6 +322,40 @@ async def test_what_is_no_longer_kept_is_told(monkeypatch):
     assert again.status == 410
 
 
+async def test_the_kept_events_of_a_client_stay_within_their_share(monkeypatch):
+    monkeypatch.setattr(served, "MAX_PEER_KEPT_BYTES", 3000)
+    box = Toolbox(*BOX)
+    app = sse(Chat(ScriptedModel(["word " * 100] * 8), box))
+    for _ in range(8):
+        await request(app, asked("events"))
+
+    assert app.kept_bytes <= 3000
+
+
+async def test_a_finished_run_is_forgotten(monkeypatch):
+    monkeypatch.setattr(served, "KEPT_SECONDS", 0.01)
+    app = app_of(SCRIPTS["text"])
+    whole = await request(app, asked("events"))
+    for _ in range(200):
+        again = await request(app, method="GET", last_event_id=whole.ids[0])
+        if again.status == 404:
+            break
+        await asyncio.sleep(0.01)
+
+    assert again.status == 404
+    assert app.kept_bytes == 0
+
+
+async def test_the_runs_of_a_client_that_wait_stay_within_their_share(monkeypatch):
+    monkeypatch.setattr(served, "MAX_PEER_PENDING_BYTES", 3000)
+    app = app_of([[PAY]] * 6)
+    found = [find_request("events", (await request(app, asked("events"))).events) for _ in range(6)]
+    first = await request(app, answered("events", found[0], False))
+    last = await request(app, answered("events", found[-1], False))
+
+    assert (first.status, last.status) == (400, 200)
+
+
 async def test_there_are_at_most_so_many_runs(monkeypatch):
     monkeypatch.setattr(served, "MAX_PEER_RUNS", 2)
 
@@ -423,7 +457,7 @@ async def test_the_defaults_are_closed():
 
 
 async def test_a_token_is_needed_and_its_user_is_in_the_context():
-    app = app_of([[ToolCall("c", "who", {})], "x"], auth=token_is("s" * 20, user="ada"))
+    app = app_of([[ToolCall("c", "who", {})], "x"], auth=token_is("s" * 20, user="ada"), context={"user": "nobody"})
     refused = await request(app, asked("events"))
     answer = await request(app, asked("events"), authorization=f"Bearer {'s' * 20}")
 
@@ -433,12 +467,14 @@ async def test_a_token_is_needed_and_its_user_is_in_the_context():
     ]
 
 
-async def test_users_do_not_share_runs_or_conversations():
-    users = {"a" * 16: "ada", "b" * 16: "bob"}
+@pytest.mark.parametrize(("other", "name"), [("bob", "c"), ("ada/c", "d")])
+async def test_users_do_not_share_runs_or_conversations(other, name):
+    users = {"a" * 16: "ada", "b" * 16: other}
     model = ScriptedModel(["One.", "Two."])
     app = sse(Chat(model, Toolbox(add), memory=WindowMemory()), auth=users.get)
-    first = await request(app, asked("events", "secret", conversation="c"), authorization=f"Bearer {'a' * 16}")
-    await request(app, asked("events", "hi", conversation="c"), authorization=f"Bearer {'b' * 16}")
+    conversation = "c" if other == "bob" else "c/d"
+    first = await request(app, asked("events", "secret", conversation=conversation), authorization=f"Bearer {'a' * 16}")
+    await request(app, asked("events", "hi", conversation=name), authorization=f"Bearer {'b' * 16}")
     read = await request(app, method="GET", last_event_id=first.ids[0], authorization=f"Bearer {'b' * 16}")
 
     assert [message.text for message in model.requests[1].messages] == ["hi"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolmason import Chat, McpServer, Tool, Toolbox
-from toolmason._core.catalog.catalog import BUILT_IN_NAMES
+from toolmason._core.catalog.catalog import BUILT_IN_NAMES, FINAL_ANSWER
 from toolmason._text import _LOOK_ALIKES, make_name_key
 from toolmason.chat import Search
 from toolmason.extend import StaticResolver
@@ -96,7 +96,7 @@ async def test_of_two_servers_the_first_keeps_a_name_and_what_looks_like_it(thei
 
 
 @pytest.mark.parametrize("change", [str.lower, str.upper, str.title])
-@pytest.mark.parametrize("name", sorted(BUILT_IN_NAMES))
+@pytest.mark.parametrize("name", sorted({*BUILT_IN_NAMES, FINAL_ANSWER}))
 async def test_no_server_takes_the_name_of_a_built_in_tool(name, change):
     server = FakeMcpServer({change(name): "theirs"})
     async with Toolbox(server) as box:
@@ -111,6 +111,14 @@ async def test_the_search_stays_ours_if_a_server_offers_find_tools():
 
     assert [tool.name for tool in model.requests[0].tools] == ["find_tools"]
     assert reply.results[0].text.startswith('{"tools"')
+
+
+async def test_a_typed_answer_stays_ours_if_a_server_offers_final_answer():
+    model = ScriptedModel([[("final_answer", {"answer": 5})]])
+    async with Toolbox(FakeMcpServer({"final_answer": "theirs"})) as box:
+        reply = await Chat(model, box, output=int).send("hi")
+
+    assert reply.output == 5
 
 
 # --- servers and resolvers ---------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 from toolmason._core.arguments.bind import Bound, make_binder
 from toolmason._core.arguments.problems import get_details, reject
 from toolmason._core.call.call_policy import run_in_time
+from toolmason._core.catalog.catalog import FINAL_ANSWER
 from toolmason._core.define.decorators import MISSING, Declaration, ParamSpec
 from toolmason._core.define.inputs import schema_compiler
 from toolmason._core.define.schema_nodes import resolve_root
@@ -49,15 +50,13 @@ from toolmason.providers.codec import Codec
 OutputT = TypeVar("OutputT", default=None)
 Check: TypeAlias = Callable[[Any], Awaitable[Any] | Any]
 """Function that takes an answer and raises `ToolError` to refuse it, sync or async."""
-ANSWER_TOOL: Final = "final_answer"
-"""Name of the tool that takes an answer, and of its schema."""
 _KEY: Final = "answer"
 """Key of an answer that is not an object."""
 _NOT_YET: Final = "This answer does not count, because another call of the same turn did not succeed. Answer again."
 _MODEL_ERRORS: Final = ("invalid_arguments", "tool_error")
 """Codes of the errors that the model can correct."""
 _ANY_TOOL: Final = ToolChoice("required")
-_ANSWER: Final = ToolChoice("required", (ANSWER_TOOL,))
+_ANSWER: Final = ToolChoice("required", (FINAL_ANSWER,))
 _FENCED: Final = re.compile(r"\s*```(?:json)?\s*(.*?)\s*```\s*", re.DOTALL)
 _NUMBER_END: Final = re.compile(r"[-+.\dEe]+$")
 
@@ -99,7 +98,7 @@ class AnswerType:
         self.definition = tool.definition
         inputs = compile_tool(tool).inputs
         self.validate_json = inputs.validate_json
-        self._bind = make_binder(inputs, ANSWER_TOOL, self._state.policy.settings)
+        self._bind = make_binder(inputs, FINAL_ANSWER, self._state.policy.settings)
         self._formats: dict[Any, AnswerFormat] = {}
         self.instructions = (
             "When you have the final answer, write only JSON that matches this schema, without a code fence: "
@@ -124,7 +123,7 @@ class AnswerType:
             InvalidArguments: it does not match the type; lists every problem.
         """
         if isinstance(arguments, str) and not arguments.strip():
-            reject(ANSWER_TOOL, "$", "the answer is empty", "a JSON object", "nothing")
+            reject(FINAL_ANSWER, "$", "the answer is empty", "a JSON object", "nothing")
         bound: Bound = self._bind(arguments)
         return bound[0].get(_KEY)
 
@@ -222,7 +221,7 @@ class AnswerRun:
 
     def is_answer(self, calls: Sequence[ToolCall]) -> bool:
         """Return True if there are calls, and all are answers."""
-        return bool(calls) and all([call.name == ANSWER_TOOL for call in calls])  # noqa: C419 - in half the time
+        return bool(calls) and all([call.name == FINAL_ANSWER for call in calls])  # noqa: C419 - in half the time
 
     def read_text(self, turn: int, reply: ModelReply) -> ToolCall | None:
         """Return the text of a reply as a call with the answer, or None if the model refused to give one."""
@@ -231,7 +230,7 @@ class AnswerRun:
             self._end(f"{refused}: {reply.text}" if reply.text else refused)
             return None
         fenced = _FENCED.fullmatch(reply.text)
-        return ToolCall(f"answer_{turn}", ANSWER_TOOL, fenced[1] if fenced else reply.text)
+        return ToolCall(f"answer_{turn}", FINAL_ANSWER, fenced[1] if fenced else reply.text)
 
     async def take(self, call: ToolCall) -> ToolResult:
         """Validate and check an answer. The result has the errors of arguments, and those of the checks."""
@@ -241,18 +240,18 @@ class AnswerRun:
         except Abort:
             raise
         except ToolCallError as error:
-            return ToolResult(call.id, ANSWER_TOOL, error=error, attempts=1)
+            return ToolResult(call.id, FINAL_ANSWER, error=error, attempts=1)
         except Exception as error:  # noqa: BLE001 - whatever a check raises becomes a result
-            return ToolResult(call.id, ANSWER_TOOL, error=ExecutionError("a check of the answer", error), attempts=1)
+            return ToolResult(call.id, FINAL_ANSWER, error=ExecutionError("a check of the answer", error), attempts=1)
         self._values[call.id] = value
-        return ToolResult(call.id, ANSWER_TOOL, text="The answer is accepted.", attempts=1)
+        return ToolResult(call.id, FINAL_ANSWER, text="The answer is accepted.", attempts=1)
 
     def review(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> Sequence[ToolResult]:
         """Decide about the answers of a turn, and return its results. The first valid answer counts.
 
         It counts only if the other calls of the turn succeeded: it was written without their results.
         """
-        own = [index for index, result in enumerate(results) if result.name == ANSWER_TOOL]
+        own = [index for index, result in enumerate(results) if result.name == FINAL_ANSWER]
         if not own:
             return results
         reviewed = [*results]
@@ -263,7 +262,7 @@ class AnswerRun:
         if accepted is None:
             if self._error is not None and self._error.code not in _MODEL_ERRORS:
                 self._end(self._error.message)
-        elif all(result.ok for result in results if result.name != ANSWER_TOOL):
+        elif all(result.ok for result in results if result.name != FINAL_ANSWER):
             [call] = [call for call in calls if call.id == results[accepted].call_id]
             if call.id not in self._values:
                 self._values[call.id] = self.kind.bind(call.arguments)  # the journal has results, but no values
@@ -272,7 +271,9 @@ class AnswerRun:
             self._end("")
         else:
             for index in own:
-                reviewed[index] = ToolResult(results[index].call_id, ANSWER_TOOL, error=ToolError(_NOT_YET), attempts=1)
+                reviewed[index] = ToolResult(
+                    results[index].call_id, FINAL_ANSWER, error=ToolError(_NOT_YET), attempts=1
+                )
         return reviewed
 
     def _end(self, problem: str) -> None:
@@ -280,7 +281,7 @@ class AnswerRun:
 
     def explain(self, result: ToolResult) -> Message:
         """Return the message that sends a wrong answer back to the model."""
-        how = f"by calling the tool `{ANSWER_TOOL}`" if self._mode == "tool" else "with JSON that matches the schema"
+        how = f"by calling the tool `{FINAL_ANSWER}`" if self._mode == "tool" else "with JSON that matches the schema"
         return Message("user", f"{result.text}\nCorrect every problem, and answer again {how}.")
 
     def report(self, finish: str) -> Answer[Any]:
@@ -308,7 +309,7 @@ class AnswerReader:
 
     def read(self, event: ModelEvent) -> AnswerProgress | None:
         """Return the progress that an event makes, or None."""
-        if isinstance(event, CallOpened) and event.name == ANSWER_TOOL and self._call_id is None:
+        if isinstance(event, CallOpened) and event.name == FINAL_ANSWER and self._call_id is None:
             # What was written before the call is not a part of the answer.
             self._call_id, self._text, self._next_length = event.id, "", 0
         if not isinstance(event, TextDelta | ArgumentsDelta):

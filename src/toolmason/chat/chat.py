@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, Literal, Self, TypeVar, overload
 from typing_extensions import TypeForm, Unpack
 
 from toolmason._core.call.approval import Approver
+from toolmason._core.catalog.catalog import FINAL_ANSWER
 from toolmason._core.config.config import Config
 from toolmason._core.define.context import SESSION_KEY, ContextLike, ToolContext, get_model_options, make_context
 from toolmason._core.run.blocking import blocking
@@ -23,7 +24,7 @@ from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Parallel, Sequential, Strategy, check_kinds
 from toolmason._explain import explain_arguments
-from toolmason.chat.answers import ANSWER_TOOL, AnswerRun, AnswerType, OutputT
+from toolmason.chat.answers import AnswerRun, AnswerType, OutputT
 from toolmason.chat.durable.effects import Runtime
 from toolmason.chat.events import Done, Event
 from toolmason.chat.loop import Advisor, ModelTurn, chain, order_advisors
@@ -369,8 +370,8 @@ class Chat(Generic[OutputT]):
             answer_type = AnswerType(options.output, self.model, self.box)
         if answer_type is None:
             return None
-        if ANSWER_TOOL in box:
-            raise ConfigError(f"A tool is named {ANSWER_TOOL!r}, as the tool for typed answers is. Rename yours.")
+        if FINAL_ANSWER in box:
+            raise ConfigError(f"A tool is named {FINAL_ANSWER!r}, as the tool for typed answers is. Rename yours.")
         return AnswerRun(answer_type, options.attempts)
 
     async def _execute(

@@ -337,6 +337,8 @@ READ_RESULT: Final = "read_result"
 FIND_TOOLS: Final = "find_tools"
 """Name of the tool that searches for tools; a chat with a large toolbox offers it."""
 BUILT_IN_NAMES: Final = frozenset({READ_RESULT, FIND_TOOLS})
+FINAL_ANSWER: Final = "final_answer"
+"""Name of the tool that takes a typed answer; a tool of the application may have it, but not one of a server."""
 
 
 def refuse_builtin_name(tool: Tool) -> None:

@@ -14,6 +14,7 @@ from toolmason._core.call.limits import RunState
 from toolmason._core.call.long_results import ResultStore
 from toolmason._core.catalog.catalog import (
     BUILT_IN_NAMES,
+    FINAL_ANSWER,
     Catalog,
     CatalogItem,
     carry_policy,
@@ -155,7 +156,7 @@ class ToolboxState:
         for server in servers:
             self.remotes.add(server)
         if self.owns_remotes:
-            self.remotes.names.local_tools = frozenset((*catalog.tools, *BUILT_IN_NAMES))
+            self.remotes.names.local_tools = frozenset((*catalog.tools, *BUILT_IN_NAMES, FINAL_ANSWER))
             self.remotes.names.local_prompts = frozenset(catalog.prompts)
         return dataclasses.replace(self, catalog=catalog, problems=problems, is_conditional=is_conditional)
 

@@ -52,8 +52,12 @@ MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
 """Events that are kept of all runs."""
 MAX_PEER_KEPT_BYTES: Final = 16 * 1024 * 1024
 """Events that are kept of the runs of one user or remote machine."""
-MAX_PENDING: Final = 1000
-"""Runs that wait for approval."""
+MAX_PENDING_BYTES: Final = 64 * 1024 * 1024
+"""Conversations of all runs that wait for approval."""
+MAX_PEER_PENDING_BYTES: Final = 16 * 1024 * 1024
+"""Those of one user or remote machine."""
+KEPT_SECONDS: Final = 300.0
+"""Seconds for which the events of a finished run are kept."""
 LINGER_SECONDS: Final = 60.0
 """Seconds for which a run continues without a reader."""
 HEARTBEAT_SECONDS: Final = 15.0
@@ -116,6 +120,14 @@ class StreamedRun:
             self.task.cancel()
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class WaitingRun:
+    """A run that waits for approval, and the user whose run it is."""
+
+    owner: str
+    reply: Reply[Any]
+
+
 class ChatApp:
     """A chat as an ASGI application: POST starts a run, GET reads it again, DELETE cancels it."""
 
@@ -124,8 +136,14 @@ class ChatApp:
         self._frontend, self._context = frontend, context
         self._runs: OrderedDict[str, StreamedRun] = OrderedDict()
         self._kept: ByteBudget[StreamedRun] = ByteBudget(MAX_KEPT_BYTES, MAX_PEER_KEPT_BYTES)
-        self._pending: OrderedDict[str, tuple[str, Reply[Any]]] = OrderedDict()
-        """Owner and reply of each run that waits for approval, by the ids of its requests."""
+        self._pending: dict[str, WaitingRun] = {}
+        """Runs that wait for approval, by the ids of their requests."""
+        self._pending_bytes: ByteBudget[WaitingRun] = ByteBudget(MAX_PENDING_BYTES, MAX_PEER_PENDING_BYTES)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Size of the events that are kept of all runs."""
+        return self._kept.bytes.total()
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Handle one ASGI request."""
@@ -156,13 +174,13 @@ class ChatApp:
             await _refuse(send, text)
         if not isinstance(text, bytes):
             return
-        is_large = len(text) > LARGE_JSON_BYTES
+        run_id, is_large = uuid.uuid4().hex, len(text) > LARGE_JSON_BYTES
         body = await asyncio.to_thread(parse_large_json, text) if is_large else parse_json(text)
         try:
             if isinstance(body, UnreadableMessage):
                 raise ConfigError(f"The body cannot be read: {body.reason}.")
             request = self._frontend.parse(body)
-            events, known_calls = await self._open_events(request, identity)
+            events, known_calls = await self._open_events(request, identity, run_id)
         except ToolmasonError as error:
             await _refuse(send, ErrorResponse(400, str(error)))
             return
@@ -170,14 +188,14 @@ class ChatApp:
         if not self._make_room(peer):
             await _refuse(send, ErrorResponse(503, "Too many runs are in progress. Try again later."))
             return
-        run = StreamedRun(uuid.uuid4().hex, identity.owner, peer)
+        run = StreamedRun(run_id, identity.owner, peer)
         self._runs[run.id] = run
         encoder = self._frontend.make_encoder(body, run.id, known_calls)
         run.task = asyncio.get_running_loop().create_task(self._produce(run, encoder, events))
         await self._send_stream(run, 1, receive, send)
 
     async def _open_events(
-        self, request: FrontendRequest, identity: Identity
+        self, request: FrontendRequest, identity: Identity, run_id: str
     ) -> tuple[AsyncGenerator[Event], Sequence[str]]:
         """Return the events of a new run, or of one that goes on after an approval, and the calls before them."""
         context = ToolContext[Any](**identity) if self._context is None else self._context.merge(dict(identity))
@@ -190,13 +208,14 @@ class ChatApp:
         if not messages or messages[-1].role != "user":
             raise ConfigError("The last message must be one of the user.")
         # Another user must not read a conversation by its name.
-        name = request.conversation
-        conversation = f"{identity.owner}/{name}" if identity.owner and name else name
+        conversation = request.conversation
+        if identity.owner and conversation:
+            conversation = to_json([identity.owner, conversation]).decode()
         calls = _list_calls(messages)
         if self.chat.has_memory:
             calls = _list_calls(await self.chat.load_history(conversation))
             messages = messages[-1:]  # the memory has the others
-        return self.chat.stream(messages, context=context, conversation=conversation), calls
+        return self.chat.stream(messages, context=context, conversation=conversation, run=run_id), calls
 
     def _take_pending(self, answers: Mapping[str, Any], owner: str) -> Reply[Any]:
         """Return the run that waits for these answers. Each is used once.
@@ -204,14 +223,12 @@ class ChatApp:
         Raises:
             ConfigError: no run of this owner waits for one of them.
         """
-        found = [self._pending.get(name) for name in answers]
-        replies = {id(item[1]): item[1] for item in found if item is not None and item[0] == owner}
-        if len(replies) != 1 or None in found:
+        found = {self._pending.get(name) for name in answers}
+        waiting = found.pop()
+        if found or waiting is None or waiting.owner != owner:
             raise ConfigError("No run waits for these answers. It may have been answered, or the server restarted.")
-        reply = next(iter(replies.values()))
-        for request in reply.pending:
-            self._pending.pop(request.id, None)
-        return reply
+        self._drop_pending(waiting)
+        return waiting.reply
 
     async def _handle_known_run(
         self, scope: Any, headers: Mapping[bytes, bytes], identity: Identity, receive: Receive, send: Send
@@ -272,6 +289,7 @@ class ChatApp:
         finally:
             run.is_done = True
             run.wake()
+            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget, run)
 
     def _keep(self, run: StreamedRun, items: Iterator[Any]) -> None:
         for item in items:
@@ -281,17 +299,28 @@ class ChatApp:
             self._kept.grow(run, run.peer, len(event))
             run.add(event)
         while (excess := self._kept.find_excess(run.peer)) is not None:
-            if not excess.events:
-                break
-            size = len(excess.events.popleft())
-            excess.first += 1
-            self._kept.grow(excess, excess.peer, -size)
+            if excess.events:
+                size = len(excess.events.popleft())
+                excess.first += 1
+                self._kept.grow(excess, excess.peer, -size)
+            else:
+                self._kept.release(excess)
 
     def _keep_pending(self, run: StreamedRun, reply: Reply[Any]) -> None:
+        """Keep a run that waits for approval, in place of the oldest ones of the same client if it has too many."""
+        if not reply.pending:
+            return
+        waiting = WaitingRun(run.owner, reply)
         for request in reply.pending:
-            self._pending[request.id] = run.owner, reply
-        while len(self._pending) > MAX_PENDING:
-            self._pending.popitem(last=False)
+            self._pending[request.id] = waiting
+        self._pending_bytes.grow(waiting, run.peer, len(to_json(reply.save(), fallback=str)))
+        while (excess := self._pending_bytes.find_excess(run.peer)) is not None:
+            self._drop_pending(excess)
+
+    def _drop_pending(self, waiting: WaitingRun) -> None:
+        self._pending_bytes.release(waiting)
+        for request in waiting.reply.pending:
+            self._pending.pop(request.id, None)
 
     async def _send_stream(self, run: StreamedRun, number: int, receive: Receive, send: Send) -> None:
         """Send the events of a run from a number on, until its end or that of the connection."""

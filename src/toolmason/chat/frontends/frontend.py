@@ -10,10 +10,11 @@ from typing import Any, Final, Literal, Protocol
 from pydantic_core import to_json, to_jsonable_python
 
 from toolmason._core.call.approval import Allow, ApprovalVerdict, Deny, Edit
+from toolmason._core.catalog.catalog import FINAL_ANSWER
 from toolmason._core.toolbox.exchange import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta, Usage
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.chat.answers import ANSWER_TOOL, AnswerProgress
+from toolmason.chat.answers import AnswerProgress
 from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Done, Event, StepFinished
 from toolmason.chat.reply import Reply
 from toolmason.errors import ConfigError
@@ -234,8 +235,8 @@ class PartEncoder(ABC):
 def _is_of_answer(event: Event) -> bool:
     """Return True if an event is about a call that is a typed answer, which the front end gets as data."""
     if isinstance(event, CallOpened):
-        return event.name == ANSWER_TOOL
-    return isinstance(event, CallClosed | CallStarted | CallFinished) and event.call.name == ANSWER_TOOL
+        return event.name == FINAL_ANSWER
+    return isinstance(event, CallClosed | CallStarted | CallFinished) and event.call.name == FINAL_ANSWER
 
 
 def get_arguments_text(call: ToolCall) -> str:
@@ -303,7 +304,6 @@ def describe_reply(reply: Reply[Any]) -> Data:
         "text": reply.text,
         "finish": reply.finish,
         "run": reply.run,
-        "conversation": reply.conversation,
         "usage": {name: getattr(reply.usage, name) for name in Usage.__slots__},
         "pending": [{**request, "arguments": dict(request["arguments"])} for request in pending],
     }
