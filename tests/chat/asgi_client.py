@@ -1,4 +1,4 @@
-"""A client of an ASGI application in the same loop, which can leave in the midst of a stream."""
+"""A client of an ASGI application in the same loop, which can disconnect before the end of a stream."""
 
 import asyncio
 import json

@@ -62,7 +62,7 @@ SCRIPTS: dict[str, list[Any]] = {
     "same id twice": [[ADD], [ADD], "It is 5."],
     "direct": [[ToolCall("c4", "show", {})]],
     "approval": [[PAY], "Paid."],
-    "unknown tool": [[ToolCall("c5", "nothing", "{")], "There is no such tool."],
+    "unknown tool": [[ToolCall("c5", "nothing", "{")], "That tool does not exist."],
 }
 
 

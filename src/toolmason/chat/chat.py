@@ -147,7 +147,7 @@ class Chat(Generic[OutputT]):
         the chat's toolbox. `output=` is the type of the answer, in place of that of the chat.
         """
         options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run, output)
-        return await self._execute(partial(self._prepare, prompt, options, None, None), options)
+        return await self._execute(partial(self._prepare, prompt, options, None), options)
 
     send_sync = blocking(send)
 
@@ -173,7 +173,7 @@ class Chat(Generic[OutputT]):
 
         async def produce() -> None:
             try:
-                queue.put_nowait(Done(await self._execute(partial(prepare, queue.put_nowait, None), options)))
+                queue.put_nowait(Done(await self._execute(partial(prepare, queue.put_nowait), options)))
             finally:
                 queue.put_nowait(None)
 
@@ -204,7 +204,7 @@ class Chat(Generic[OutputT]):
         options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run, output)
 
         async def prepare(request_tools: RequestTools) -> PreparedRun:
-            prepared_run = await self._prepare(prompt, options, None, None, request_tools)
+            prepared_run = await self._prepare(prompt, options, None, request_tools)
             prepared_run.run.plan.execute = False
             return prepared_run
 
@@ -275,7 +275,7 @@ class Chat(Generic[OutputT]):
             tools=tools, add_tools=add_tools, context=context, tool_choice=tool_choice, limits=limits
         )
         options = make_resume_options(reply, output, **given)
-        return await self._execute(partial(self._prepare_resumed, reply, decisions, options, None, None), options)
+        return await self._execute(partial(self._prepare_resumed, reply, decisions, options, None), options)
 
     resume_sync = blocking(resume)
 
@@ -298,12 +298,10 @@ class Chat(Generic[OutputT]):
         decisions: Decisions,
         options: SendOptions,
         emit: Callable[[Event], None] | None,
-        saved_messages: Sequence[Message] | None,
         request_tools: RequestTools,
     ) -> PreparedRun:
-        del saved_messages
         results_index = max(i for i, message in enumerate(reply.messages) if message.results)
-        prepared_run = await self._prepare((), options, emit, reply.messages[:results_index], request_tools)
+        prepared_run = await self._prepare((), options, emit, request_tools, reply.messages[:results_index])
         # This chat may have a system message that the saved run did not have.
         saved_system = len(reply.messages) - len(_drop_system(reply.messages))
         prepared_run.run.history_length = reply.history_length - saved_system
@@ -318,8 +316,8 @@ class Chat(Generic[OutputT]):
         prompt: PromptInput,
         options: SendOptions,
         emit: Callable[[Event], None] | None,
-        saved_messages: Sequence[Message] | None,
         request_tools: RequestTools,
+        saved_messages: Sequence[Message] | None = None,
     ) -> PreparedRun:
         new_messages = [Message("user", prompt)] if isinstance(prompt, str) else await to_messages(prompt)
         context = self._context

@@ -158,7 +158,5 @@ class PreparedRun:
     resumed: ResumedRun | None = None
 
 
-Prepare: TypeAlias = Callable[
-    [Callable[[Event], None] | None, Sequence[Message] | None, RequestTools], Coroutine[Any, Any, PreparedRun]
-]
-"""Function that prepares a run: of the function that emits its events, its messages, and its tools."""
+Prepare: TypeAlias = Callable[[Callable[[Event], None] | None, RequestTools], Coroutine[Any, Any, PreparedRun]]
+"""Function that prepares a run: of the function that emits its events, and its tools."""

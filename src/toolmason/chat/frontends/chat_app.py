@@ -238,7 +238,7 @@ class ChatApp:
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         run = self._runs.get(query.get("run", [last_id])[0])
         if run is None or run.owner != identity.owner:
-            await _refuse(send, ErrorResponse(404, "There is no such run."))
+            await _refuse(send, ErrorResponse(404, "This run is unknown. Start one with POST."))
             return
         if scope["method"] == "DELETE":
             run.cancel()
