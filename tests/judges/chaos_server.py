@@ -73,14 +73,25 @@ async def die(tag: str) -> str:
     os._exit(1)
 
 
+class MallocInfo(ctypes.Structure):
+    """Figures of the C library about its memory; `mallinfo2` returns them."""
+
+    names = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+    _fields_ = [(name, ctypes.c_size_t) for name in names]
+
+
 @tool
-async def count_objects() -> int:
-    """Return how many objects are alive."""
+async def count_memory() -> list[int]:
+    """Return how many objects and how many blocks of Python are alive, and the bytes in use beside those blocks."""
     gc.collect()
+    in_use = 0
     if sys.platform == "linux":
-        # The C library keeps what a peak has freed; memory that the program holds is what stays.
-        ctypes.CDLL(None).malloc_trim(0)
-    return len(gc.get_objects())
+        library = ctypes.CDLL(None)
+        library.mallinfo2.restype = MallocInfo
+        library.malloc_trim(0)  # the library keeps what a peak has freed
+        info = library.mallinfo2()
+        in_use = info.uordblks + info.hblkhd
+    return [len(gc.get_objects()), sys.getallocatedblocks(), in_use]
 
 
 @tool
@@ -103,7 +114,7 @@ def make_server(text: str) -> McpServer:
 
 
 SERVERS = [make_server(text) for text in sys.argv[3:]]
-TOOLS = [echo, echo_sync, slow, fail, hang, drift, count_objects]
+TOOLS = [echo, echo_sync, slow, fail, hang, drift, count_memory]
 # A gateway itself is not to be ended by a call.
 BOX = Toolbox(*TOOLS, *SERVERS, timeout=4, on_conflict="prefix") if SERVERS else Toolbox(*TOOLS, die)
 
