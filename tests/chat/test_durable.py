@@ -17,12 +17,14 @@ from toolmason.providers.conversation import check_conversation
 PROGRAM = str(Path(__file__).with_name("durable_run.py"))
 STEPS, POINTS = 6, 205
 """How many turns with calls the run takes, and about how many things happen in it."""
+CHATS = str(Path(__file__).with_name("delegated_run.py"))
+CHATS_POINTS = 640
 
 
 @pytest.fixture
 def start(forks: ForkServer):
-    def start(folder: Path, point: int = 0) -> Forked:
-        return forks.start([sys.executable, PROGRAM, str(folder), str(point)])
+    def start(folder: Path, point: int = 0, program: str = PROGRAM) -> Forked:
+        return forks.start([sys.executable, program, str(folder), str(point)])
 
     return start
 
@@ -41,9 +43,9 @@ def calls_done(folder: Path) -> set[str]:
     if not (folder / "runs.db").exists():
         return set()
     runtime = SqliteRuntime(folder / "runs.db")
-    done = {f"{e.name} {e.arguments['n']}" for e in runtime.effects("r1") if e.kind == "tool" and e.state == "done"}
+    effects = [effect for record in runtime.runs() for effect in runtime.effects(record.run)]
     runtime.close()
-    return done
+    return {f"{e.name} {e.arguments['n']}" for e in effects if e.state == "done" and "n" in e.arguments}
 
 
 def conversation(folder: Path) -> list[Message]:
@@ -109,3 +111,25 @@ def test_one_that_waits_goes_on_as_soon_as_the_other_is_killed(start, tmp_path):
 
     assert start(tmp_path).wait(60) == 0
     assert all(times == 1 for call, times in calls_begun(tmp_path).items() if call.startswith("pay"))
+
+
+@pytest.mark.fuzz
+def test_three_chats_that_are_killed_repeat_no_finished_call(start, tmp_path, seed):
+    chance = random.Random(seed)  # noqa: S311 - the seed is the test
+    settled: dict[str, int] = {}
+    kills = 0
+    for _ in range(2):
+        ended = start(tmp_path, chance.randint(1, CHATS_POINTS), CHATS).wait(60)
+        kills += ended != 0
+        settled |= {call: calls_begun(tmp_path)[call] for call in calls_done(tmp_path)}
+
+    assert start(tmp_path, 0, CHATS).wait(60) == 0
+
+    begun = calls_begun(tmp_path)
+    assert all(begun[call] == times for call, times in settled.items()), "what was done is not done again"
+    assert all(times <= 1 for call, times in begun.items() if call.startswith("pay"))
+    assert len([call for call in begun if call.startswith("pay")]) <= 8
+    [*_, finish] = lines(tmp_path, "finish")
+    _, why, text, *results = finish.split()
+    assert (why, text) == ("stop", "done")
+    assert results == ["office:office_1", "look:5000", "office:office_2"]

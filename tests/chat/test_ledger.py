@@ -10,10 +10,11 @@ from contextlib import closing, contextmanager
 import pytest
 
 from toolmason import Chat, Message
-from toolmason.chat.durable.effects import RESULT_SERIALIZER, RunEffect
+from toolmason.chat.durable.effects import RunEffect
 from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.chat.durable.sqlite_file import MEMORY_MIGRATIONS, SqliteFile
 from toolmason.chat.memory import SqliteMemory
+from toolmason.chat.run.delegation import CALL_SERIALIZER
 from toolmason.errors import ConfigError
 from toolmason.models.scripted import ScriptedModel
 
@@ -133,7 +134,7 @@ async def test_whoever_is_cancelled_before_a_call_is_written_down_has_not_begun_
 
     async with runtime.execute("r") as driven:
         effect = RunEffect("r", "1/0/pay", "tool", "pay", {"n": 1}, repeatable=False)
-        await cancelled_while_it_waits(runtime.path, driven.perform(effect, pay, RESULT_SERIALIZER), times)
+        await cancelled_while_it_waits(runtime.path, driven.perform(effect, pay, CALL_SERIALIZER), times)
 
     assert (made, runtime.effects("r"), runtime.interrupted_calls("r")) == ([], [], [])
 
@@ -146,8 +147,8 @@ async def test_an_attempt_that_was_not_begun_is_not_counted(runtime):
 
     async with runtime.execute("r") as driven:
         with pytest.raises(KeyboardInterrupt):
-            await driven.perform(effect, dies, RESULT_SERIALIZER)
-        await cancelled_while_it_waits(runtime.path, driven.perform(effect, dies, RESULT_SERIALIZER), 1)
+            await driven.perform(effect, dies, CALL_SERIALIZER)
+        await cancelled_while_it_waits(runtime.path, driven.perform(effect, dies, CALL_SERIALIZER), 1)
 
     assert [(known.state, known.attempt) for known in runtime.effects("r")] == [("started", 1)]
 

@@ -25,7 +25,7 @@ def test_a_run_that_ends_at_a_limit_says_which_and_fails(limits: Limits, told: s
     reply = asyncio.run(send_and_show(chat, "Look.", yes=False, quiet=True))
 
     with pytest.raises(click.exceptions.Exit) as ended:
-        print_reply(reply, chat.limits, as_json=False)
+        print_reply(reply, as_json=False)
 
     assert ended.value.exit_code == 1
     assert f"reached its limits before the model answered: {told}." in capsys.readouterr().err

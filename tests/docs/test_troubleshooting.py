@@ -60,6 +60,11 @@ def texts_of(tree: ast.Module, name: str = "source") -> Iterator[Found]:
             meant = _assigned(around.get(id(call)), argument.id) if isinstance(argument, ast.Name) else [argument]
             texts = {text for text in map(template, meant) if text and _letters(text) >= FEWEST_LETTERS}
             yield from (Found(f"{name}:{call.lineno}", text) for text in sorted(texts) if " " in text)
+    # A reply names the limit that ended its run.
+    for node in _all(tree, ast.Constant | ast.JoinedStr):
+        text = template(node)
+        if text is not None and re.match(r"(cost )?limit of", text) and len(text) > len("limit of "):
+            yield Found(f"{name}:{node.lineno}", text.replace("{}", VALUE))
 
 
 def _all(tree: ast.AST, kind: Any) -> list[Any]:

@@ -10,14 +10,25 @@ if TYPE_CHECKING:
     from toolmason._core.values.messages import Message
     from toolmason._core.values.policy import Limits
     from toolmason.chat.answers import Answer, AnswerProgress
+    from toolmason.chat.budget import Budget, SqliteBudget
     from toolmason.chat.chat import Chat
     from toolmason.chat.durable.effects import Completed, NotExecuted
     from toolmason.chat.durable.journal import EffectRecord, RunRecord, SqliteRuntime
-    from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Done, Event, StepFinished, load_event
+    from toolmason.chat.events import (
+        CallFinished,
+        CallProgress,
+        CallStarted,
+        Delegated,
+        Done,
+        Event,
+        StepFinished,
+        load_event,
+    )
     from toolmason.chat.frontends.chat_app import sse
     from toolmason.chat.loop import Advisor, ModelTurn, NextStep, ToolLoop, before_loop, inside_loop
     from toolmason.chat.memory import Memory, SqliteMemory, WindowMemory
-    from toolmason.chat.reply import Reply, Step
+    from toolmason.chat.reply import Delegation, Reply, Step
+    from toolmason.chat.run.spending import Price
     from toolmason.chat.search import Search
 
 __all__ = [
@@ -25,6 +36,7 @@ __all__ = [
     "Answer",
     "AnswerProgress",
     "ArgumentsDelta",
+    "Budget",
     "CallClosed",
     "CallFinished",
     "CallOpened",
@@ -32,6 +44,8 @@ __all__ = [
     "CallStarted",
     "Chat",
     "Completed",
+    "Delegated",
+    "Delegation",
     "Done",
     "EffectRecord",
     "Event",
@@ -41,10 +55,12 @@ __all__ = [
     "ModelTurn",
     "NextStep",
     "NotExecuted",
+    "Price",
     "ProgressReport",
     "Reply",
     "RunRecord",
     "Search",
+    "SqliteBudget",
     "SqliteMemory",
     "SqliteRuntime",
     "Step",
@@ -75,6 +91,7 @@ __getattr__, __dir__ = lazy_names(
         "toolmason._core.values.messages": ("Message",),
         "toolmason._core.values.policy": ("Limits",),
         "toolmason.chat.answers": ("Answer", "AnswerProgress"),
+        "toolmason.chat.budget": ("Budget", "SqliteBudget"),
         "toolmason.chat.chat": ("Chat",),
         "toolmason.chat.durable.effects": ("Completed", "NotExecuted"),
         "toolmason.chat.durable.journal": ("EffectRecord", "RunRecord", "SqliteRuntime"),
@@ -82,6 +99,7 @@ __getattr__, __dir__ = lazy_names(
             "CallFinished",
             "CallProgress",
             "CallStarted",
+            "Delegated",
             "Done",
             "Event",
             "StepFinished",
@@ -90,7 +108,8 @@ __getattr__, __dir__ = lazy_names(
         "toolmason.chat.frontends.chat_app": ("sse",),
         "toolmason.chat.loop": ("Advisor", "ModelTurn", "NextStep", "ToolLoop", "before_loop", "inside_loop"),
         "toolmason.chat.memory": ("Memory", "SqliteMemory", "WindowMemory"),
-        "toolmason.chat.reply": ("Reply", "Step"),
+        "toolmason.chat.reply": ("Delegation", "Reply", "Step"),
+        "toolmason.chat.run.spending": ("Price",),
         "toolmason.chat.search": ("Search",),
     },
 )

@@ -6,9 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
-from pathlib import PurePath
 from types import NoneType
 from typing import Any, Final, Generic, Literal, Self, TypeVar, overload
 
@@ -18,27 +16,38 @@ from toolmason._core.call.approval import Approver
 from toolmason._core.catalog.catalog import FINAL_ANSWER
 from toolmason._core.config.config import Config
 from toolmason._core.define.context import SESSION_KEY, ContextLike, ToolContext, get_model_options, make_context
+from toolmason._core.define.decorators import SchemaToolKeywords, make_declaration
+from toolmason._core.define.tool import Tool
 from toolmason._core.run.blocking import blocking
-from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
+from toolmason._core.toolbox.exchange import ToolChoice
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.messages import Message
-from toolmason._core.values.policy import Limits, Parallel, Sequential, Strategy, check_kinds
+from toolmason._core.values.policy import Limits, Parallel, Sequential, Strategy, check_kinds, check_object
 from toolmason._explain import explain_arguments
 from toolmason.chat.answers import AnswerRun, AnswerType, OutputT
+from toolmason.chat.budget import Budget
 from toolmason.chat.durable.effects import Runtime
 from toolmason.chat.events import Done, Event
-from toolmason.chat.loop import Advisor, ModelTurn, chain, order_advisors
+from toolmason.chat.loop import Advisor, order_advisors
 from toolmason.chat.memory import Memory, split_new_messages
 from toolmason.chat.reply import Reply, RunFinish, make_limit_error
-from toolmason.chat.resume import Prepare, PreparedRun, ResumedRun, load_waiting, make_resume_options, verify_decisions
-from toolmason.chat.run import ExecuteRule, Run, RunPlan
+from toolmason.chat.run.delegation import ChatTool
+from toolmason.chat.run.plan import ExecuteRule, RunPlan, share_budget
+from toolmason.chat.run.prepared import Prepare, PreparedRun
+from toolmason.chat.run.resume import (
+    ResumedRun,
+    load_waiting,
+    make_resume_options,
+    verify_decisions,
+)
+from toolmason.chat.run.run import Run
+from toolmason.chat.run.spending import Price, Spending
 from toolmason.chat.search import Search, ToolSearch
 from toolmason.chat.send_options import Decisions, PromptInput, ResumeKeywords, SendKeywords, SendOptions, to_messages
 from toolmason.chat.tools import RequestTools, make_toolbox, refuse_unsupported_native
 from toolmason.errors import ConfigError
 from toolmason.models.by_name import model as make_model
-from toolmason.models.protocol import Model
-from toolmason.providers.conversation import repair
+from toolmason.models.protocol import Model, check_model
 
 _T = TypeVar("_T")
 _CheckT = TypeVar("_CheckT", bound=Callable[..., Any])
@@ -48,6 +57,7 @@ _OPTION_KINDS: Final = {
     "execute": (bool, Callable),
     "history": (bool,),
     "approver": (Callable, NoneType),
+    "price": (Price, NoneType),
 }
 
 
@@ -80,16 +90,20 @@ class Chat(Generic[OutputT]):
         runtime: Runtime | None = None,
         options: Mapping[str, Any] | None = None,
         search: Search | str | None = None,
+        price: Price | None = None,
+        budget: Budget | None = None,
     ) -> None:
         given = {"limits": limits, "strategy": strategy, "execute": execute, "history": history, "approver": approver}
-        check_kinds("", given, _OPTION_KINDS)
-        _check_object("memory", memory, "SqliteMemory", ("load", "append"))
-        _check_object("runtime", runtime, "SqliteRuntime", ("execute",))
+        check_kinds("", {**given, "price": price}, _OPTION_KINDS)
+        check_object("memory", memory, "SqliteMemory", ("load", "append"))
+        check_object("runtime", runtime, "SqliteRuntime", ("execute",))
+        check_object("budget", budget, "SqliteBudget", ("find_limit", "add"))
         self.model: Model = make_model(model) if isinstance(model, str) else model
-        _check_model(self.model, system)
+        check_model(self.model, system)
         self.box = make_toolbox(tools, approver, config)
         refuse_unsupported_native(self.model, self.box)
         self.limits = get_state(self.box).policy.limits if limits is None else limits
+        self.price, self._budget = price, budget
         self._system, self._context = system, make_context(context)
         self._options = {**get_model_options(get_state(self.box).policy.context), **(options or {})}
         self._memory, self._history, self._runtime = memory, history, runtime
@@ -103,6 +117,7 @@ class Chat(Generic[OutputT]):
         self._running_tasks: dict[str | None, set[asyncio.Task[Any]]] = {}
         self._cancelled_tasks: set[asyncio.Task[Any]] = set()
         given_output: Any = output
+        self._output = given_output
         self._answer_type = None if given_output is None else AnswerType(given_output, self.model, self.box)
 
     def check(self, check: _CheckT) -> _CheckT:
@@ -309,6 +324,34 @@ class Chat(Generic[OutputT]):
         prepared_run.resumed = ResumedRun(reply, reply.messages[results_index].results, verified)
         return prepared_run
 
+    # --- as a tool -----------------------------------------------------------------------------------
+
+    def as_tool(
+        self,
+        name: str,
+        description: str,
+        *,
+        prompt: Callable[..., Any] | None = None,
+        **keywords: Unpack[SchemaToolKeywords],
+    ) -> Tool:
+        """Return the chat as a tool that other chats call: its answer is the tool's result.
+
+        `prompt` has the arguments of the tool, and returns the message to send; without it, the argument is `prompt`,
+        a string. The keywords are those of `@tool`. Called from a run, the chat shares its limits, its time, its
+        journal and its approvals. The tool has no time-out of its own unless `timeout=` is given.
+        """
+        declaration = make_declaration({"timeout": None, **keywords, "name": name, "description": description})
+        deps = None if self._context is None else self._context.deps
+        return ChatTool(self, self._run_as_tool, self._output, deps, prompt, declaration)
+
+    async def _run_as_tool(self, prompt: PromptInput, options: SendOptions) -> Reply[Any]:
+        delegated = options.delegated
+        emit = None if delegated is None else delegated.emit
+        if delegated is None or delegated.reply is None:
+            return await self._execute(partial(self._prepare, prompt, options, emit), options)
+        prepare = partial(self._prepare_resumed, delegated.reply, delegated.decisions, options, emit)
+        return await self._execute(prepare, options)
+
     # --- running -------------------------------------------------------------------------------------
 
     async def _prepare(
@@ -330,10 +373,11 @@ class Chat(Generic[OutputT]):
             tool_search = ToolSearch.for_toolbox(box, self._search, hidden)
         if tool_search is not None:
             box = request_tools.join(Toolbox(tool_search.tool))
-        limits = self.limits if options.limits is None else options.limits
+        limits, delegated = self._get_limits(options), options.delegated
         conversation = options.conversation
         if conversation is not None:
             context = ToolContext[Any](**{SESSION_KEY: conversation}).merge(context)
+        caller = None if delegated is None else delegated.caller
         plan = RunPlan(
             self.model,
             box.run(limits),
@@ -347,8 +391,15 @@ class Chat(Generic[OutputT]):
             emit,
             options.run or uuid.uuid4().hex,
             request_tools,
+            self,
+            Spending(limits, self.price, None if caller is None else caller.spending),
+            self._runtime if caller is None or caller.runtime is None else caller.runtime,
+            share_budget(self._budget, context, conversation, () if caller is None else caller.budgets),
             None if options.output is None and self._answer_type is None else self._make_answer(box, options),
+            delegated,
         )
+        if delegated is not None:
+            delegated.connect(plan.box)
         given_messages = new_messages if saved_messages is None else saved_messages
         system = tuple([message for message in given_messages if message.role == "system"])
         if self._system is not None and not system:
@@ -360,7 +411,8 @@ class Chat(Generic[OutputT]):
         elif self._memory is not None:
             history, new_messages = split_new_messages(await self.load_history(conversation), new_messages)
             run.load_history(history)
-        return PreparedRun(run, new_messages, options.tool_choice, tool_search)
+        advisors: list[Advisor] = [*self._advisors, *([] if tool_search is None else [tool_search])]
+        return PreparedRun(run, new_messages, options.tool_choice, advisors, self._options)
 
     def _make_answer(self, box: Toolbox, options: SendOptions) -> AnswerRun | None:
         answer_type = self._answer_type
@@ -372,6 +424,12 @@ class Chat(Generic[OutputT]):
             raise ConfigError(f"A tool is named {FINAL_ANSWER!r}, as the tool for typed answers is. Rename yours.")
         return AnswerRun(answer_type, options.attempts)
 
+    def _get_limits(self, options: SendOptions) -> Limits:
+        limits = self.limits if options.limits is None else options.limits
+        if self.price is None and (limits.cost is not None or getattr(self._budget, "needs_price", False)):
+            raise ConfigError("A limit of cost requires a price. Pass `price=Price(...)` to `Chat`.")
+        return limits
+
     async def _execute(
         self, prepare: Callable[[RequestTools], Coroutine[Any, Any, PreparedRun]], options: SendOptions
     ) -> Reply[Any]:
@@ -382,14 +440,14 @@ class Chat(Generic[OutputT]):
         if task is not None:
             running.add(task)
         prepared: PreparedRun | None = None
-        limits = self.limits if options.limits is None else options.limits
+        limits = self._get_limits(options)
         started_at = time.monotonic()
         timeout = asyncio.timeout(limits.seconds)
         try:
             async with timeout:
                 prepared = await prepare(request_tools)
             prepared.run.start(started_at)
-            await self._execute_run(prepared, task)
+            await prepared.execute(lambda: task in self._cancelled_tasks)
         except TimeoutError:
             # The time limit of a run includes waiting for servers and memory.
             if prepared is not None or not timeout.expired():
@@ -407,60 +465,13 @@ class Chat(Generic[OutputT]):
                 del self._running_tasks[conversation]
             await request_tools.aclose()
         finish: RunFinish = "limit" if timeout.expired() else "cancelled"
+        limit = f"limit of {limits.seconds} seconds" if finish == "limit" else ""
         reply: Reply[Any] = (
-            Reply((), finish, conversation=conversation) if prepared is None else prepared.run.make_reply()
+            Reply((), finish, conversation=conversation, limit=limit) if prepared is None else prepared.run.make_reply()
         )
-        if reply.finish == "limit" and self._on_limit == "raise":
-            raise make_limit_error(limits, reply)
+        if reply.finish == "limit" and self._on_limit == "raise" and options.delegated is None:
+            raise make_limit_error(reply.limit)
         return reply
-
-    async def _execute_run(self, prepared: PreparedRun, task: asyncio.Task[Any] | None) -> None:
-        run = prepared.run
-        try:
-            runtime = self._runtime
-            async with nullcontext() if runtime is None else runtime.execute(run.plan.run_id) as execution:
-                run.execution = execution
-                try:
-                    await self._run_loop(prepared)
-                except asyncio.CancelledError:
-                    run.mark_cancelled()
-                    if task is None or task not in self._cancelled_tasks:
-                        raise
-                    task.uncancel()
-                except TimeoutError:
-                    if not run.is_over_limit(0):
-                        raise
-                    run.finish = "limit"
-                if execution is not None:
-                    await execution.end(run.finish, run.summarize)
-        except asyncio.CancelledError:
-            run.mark_cancelled()
-            raise
-
-    async def _run_loop(self, prepared: PreparedRun) -> None:
-        run = prepared.run
-        search = () if prepared.tool_search is None else (prepared.tool_search,)
-        step = chain([*self._advisors, *search], run.ask_model)
-        if prepared.resumed is None:
-            if run.execution is not None:
-                await run.begin(prepared.new_messages, run.execution)
-            await run.record(prepared.new_messages)
-        # Close interrupted calls first: providers reject a call without a result.
-        repaired = repair(run.messages)
-        request = ModelRequest(
-            await run.get_visible_messages(repaired), run.plan.box, prepared.tool_choice, self._options
-        )
-        turn = ModelTurn(request, 1, run.plan.conversation, run)
-        if prepared.resumed is None:
-            run.messages[:] = repaired
-        elif (next_turn := await prepared.resumed.resume(run, turn)) is None:
-            return
-        else:
-            turn = next_turn
-        if run.plan.limits.steps is not None and run.plan.limits.steps < 1:
-            run.finish = "limit"
-            return
-        await run.finish_with(await step(turn))
 
     async def __aenter__(self) -> Self:
         await self.box.__aenter__()
@@ -472,18 +483,3 @@ class Chat(Generic[OutputT]):
 
 def _drop_system(messages: Sequence[Message]) -> list[Message]:
     return [message for message in messages if message.role != "system"]
-
-
-def _check_model(model: Any, system: Any) -> None:
-    if isinstance(model, type) or not callable(getattr(model, "respond", None)):
-        raise ConfigError(f"Chat({model!r}): this is not a model. Pass a name, or one model, such as `model(...)`.")
-    if system is not None and not isinstance(system, str):
-        raise ConfigError(f"system={system!r}: must be a string. Use an advisor for one that depends on the request.")
-
-
-def _check_object(option: str, given: Any, class_name: str, methods: tuple[str, ...]) -> None:
-    if isinstance(given, str | PurePath):
-        raise ConfigError(f"{option}={str(given)!r} is a path. Pass an object, such as {class_name}({str(given)!r}).")
-    if given is not None and not all(callable(getattr(given, method, None)) for method in methods):
-        names = " and ".join(f"`{method}`" for method in methods)
-        raise ConfigError(f"{option}= is of type {type(given).__name__!r}: it must have {names}.")

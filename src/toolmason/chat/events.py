@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, get_args
 
 from toolmason._core.run.progress import ProgressReport
@@ -16,7 +16,6 @@ from toolmason._core.toolbox.exchange import (
     StreamEvent,
     TextDelta,
     ThoughtDelta,
-    Usage,
 )
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.answers import AnswerProgress
@@ -62,12 +61,20 @@ class Done(StreamEvent):
     reply: Reply[Any]
 
 
-def _load_reply(data: Mapping[str, Any]) -> Reply[Any]:
-    return replace(Reply.load(data), usage=Usage(**data["usage"]))
+@dataclass(frozen=True, slots=True)
+class Delegated(StreamEvent):
+    """Event of a chat that the run called as a tool."""
+
+    path: tuple[str, ...]
+    """Names of the tools that lead to the chat, outermost first."""
+    run: str
+    """ID of the chat's run."""
+    event: Event
 
 
 LOADERS["ProgressReport"] = lambda data: ProgressReport(**data)
-LOADERS["Reply[Any]"] = _load_reply
+LOADERS["Reply[Any]"] = Reply.load
+LOADERS["tuple[str, ...]"] = tuple
 
 
 Event: TypeAlias = (
@@ -81,6 +88,7 @@ Event: TypeAlias = (
     | CallProgress
     | CallFinished
     | StepFinished
+    | Delegated
     | Done
 )
 _KINDS: Final[Mapping[str, Any]] = {kind.__name__: kind for kind in get_args(Event)}
@@ -98,3 +106,6 @@ def load_event(data: Mapping[str, Any]) -> Event:
         raise ConfigError(f"{data!r:.80} is not the data of an event. Pass that of `event.to_dict()`.")
     event: Event = kind.from_dict(data)
     return event
+
+
+LOADERS["Event"] = load_event

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Generic, Literal, TypeAlias, cast
 
 from toolmason._core.call.approval import ApprovalRequest
@@ -44,6 +44,44 @@ class Step:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """Run of a chat that a run called as a tool, with what it used, including the runs that it called itself."""
+
+    name: str
+    """Name of the tool."""
+    call_id: str
+    run: str
+    """ID of the run."""
+    finish: RunFinish
+    usage: Usage
+    cost: float | None
+    steps: int
+    calls: int
+    delegations: tuple[Delegation, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the run as JSON data."""
+        return asdict(self) | {"delegations": [each.to_dict() for each in self.delegations]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Delegation:
+        """Restore a run from the data of `to_dict`.
+
+        Raises:
+            ConfigError: the data is not that of such a run.
+        """
+        try:
+            fields = dict(data)
+            fields["usage"] = Usage(**fields["usage"])
+            fields["delegations"] = tuple(map(cls.from_dict, fields["delegations"]))
+            return cls(**fields)
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"This is not the data of a Delegation: {type(error).__name__}: {error!s:.200}."
+            ) from error
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Reply(Generic[OutputT]):
     """Outcome of a run. A `Reply[Invoice]` has an `output` of type `Invoice`."""
@@ -67,6 +105,14 @@ class Reply(Generic[OutputT]):
     """Number of model turns in this run."""
     answer: Answer[OutputT] | None = None
     """How the run came to its typed answer, or None if it has no `output=`."""
+    cost: float | None = None
+    """Cost of the usage, or None if no chat has a `price=`."""
+    limit: str = ""
+    """Limit that ended the run, such as `limit of 25 steps`; empty if none did."""
+    delegations: tuple[Delegation, ...] = ()
+    """Runs of chats that the run called as tools. `usage` and `cost` include them."""
+    waiting: Mapping[str, Reply[Any]] = field(default_factory=dict)
+    """Replies of such chats that wait for approval, by the ID of the call. `pending` includes their requests."""
 
     def __repr__(self) -> str:
         # Short: Python 3.11 builds the repr of the value that `asyncio.run` returns, and a conversation may be long.
@@ -123,9 +169,8 @@ class Reply(Generic[OutputT]):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the reply as JSON data: the text, the usage, and what `save` returns."""
-        usage = {name: getattr(self.usage, name) for name in Usage.__slots__}
-        return {"text": self.text, "usage": usage, **self.save()}
+        """Return the reply as JSON data: the text, and what `save` returns."""
+        return {"text": self.text, **self.save()}
 
     def save(self) -> dict[str, Any]:
         """Return the run as plain JSON data, to resume it later in another process."""
@@ -140,6 +185,11 @@ class Reply(Generic[OutputT]):
             "answers": 0 if self.answer is None else self.answer.attempts,
             "messages": [message.to_dict() for message in self.messages],
             "pending": [request.to_dict() for request in self.pending],
+            "usage": asdict(self.usage),
+            "cost": self.cost,
+            "limit": self.limit,
+            "delegations": [each.to_dict() for each in self.delegations],
+            "waiting": {call_id: reply.save() for call_id, reply in self.waiting.items()},
         }
 
     @classmethod
@@ -158,7 +208,8 @@ class Reply(Generic[OutputT]):
         try:
             messages = tuple(Message.from_dict(message) for message in saved["messages"])
             pending = tuple(ApprovalRequest.from_dict(request) for request in saved["pending"])
-            attempts = int(saved.get("answers", 0))  # runs that an older version saved have none
+            # Runs that an older version saved have fewer keys.
+            attempts = int(saved.get("answers", 0))
             return cls(
                 messages,
                 saved["finish"],
@@ -168,8 +219,13 @@ class Reply(Generic[OutputT]):
                 history_length=int(saved["said"]),
                 turns=int(saved["turns"]),
                 answer=Answer("tool", attempts, "the run was saved without its answer") if attempts else None,
+                usage=Usage(**saved.get("usage", {})),
+                cost=saved.get("cost"),
+                limit=saved.get("limit", ""),
+                delegations=tuple(map(Delegation.from_dict, saved.get("delegations", ()))),
+                waiting={call_id: cls.load(reply) for call_id, reply in saved.get("waiting", {}).items()},
             )
-        except (AttributeError, KeyError, TypeError, ValueError, ToolmasonError) as error:
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError, ToolmasonError) as error:
             raise ConfigError(f"This saved run is damaged: {type(error).__name__}: {error}. Save it again.") from error
 
 
@@ -193,18 +249,19 @@ def is_run_limit_error(error: ToolCallError) -> bool:
     return is_own(error, LimitExceeded) and "for this run" in error.message
 
 
-def make_limit_error(limits: Limits, reply: Reply[Any]) -> LimitExceeded:
-    """Return an error that names the limit that ended the run."""
+def find_limit(limits: Limits, reply: Reply[Any]) -> str:
+    """Return the limit that ended a run."""
     errors = [result.error for result in reversed(reply.results) if result.error is not None]
     limit_error = next(filter(is_run_limit_error, errors), None)
     if isinstance(limit_error, LimitExceeded):
-        limit = limit_error.limit
-    elif limit_error is not None:
-        limit = f"limit of {limits.calls} calls"
-    elif limits.answers is not None and reply.answer is not None and reply.answer.attempts >= limits.answers:
-        limit = f"limit of {limits.answers} answers"
-    elif limits.steps is not None and reply.turns >= limits.steps:
-        limit = f"limit of {limits.steps} steps"
-    else:
-        limit = f"limit of {limits.seconds} seconds"
+        return limit_error.limit
+    if limit_error is not None:
+        return f"limit of {limits.calls} calls"
+    if limits.answers is not None and reply.answer is not None and reply.answer.attempts >= limits.answers:
+        return f"limit of {limits.answers} answers"
+    return f"limit of {limits.seconds} seconds"
+
+
+def make_limit_error(limit: str) -> LimitExceeded:
+    """Return an error that names the limit that ended a run."""
     return LimitExceeded("The next turn", limit, "Raise it, or get a partial reply with on_limit='stop'.")

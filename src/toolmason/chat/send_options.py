@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from toolmason._core.call.approval import Decision
 from toolmason._core.define.context import ContextLike
@@ -14,21 +14,26 @@ from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits
 from toolmason.errors import ConfigError
 
+if TYPE_CHECKING:
+    from toolmason.chat.run.plan import DelegatedCall
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SendOptions:
     """Options of one request."""
 
-    tools: Any
-    add_tools: Any
-    context: ContextLike
-    conversation: str | None
-    tool_choice: ToolChoice | str | None
-    limits: Limits | None
-    run: str | None
+    tools: Any = None
+    add_tools: Any = None
+    context: ContextLike = None
+    conversation: str | None = None
+    tool_choice: ToolChoice | str | None = None
+    limits: Limits | None = None
+    run: str | None = None
     output: Any = None
     attempts: int = 0
     """Number of answers that the model sent before the run was resumed."""
+    delegated: DelegatedCall | None = None
+    """Call of another run that starts this one, or None."""
 
 
 class ResumeKeywords(TypedDict, total=False):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from toolmason.errors import ConfigError
 
 if TYPE_CHECKING:  # imported for types only: a model is created before there is a request
     from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest
@@ -30,3 +32,11 @@ class Model(Protocol):
             ModelError: the request failed, or the stream ended early.
         """
         ...
+
+
+def check_model(model: Any, system: Any) -> None:
+    """Raise ConfigError if `model` is not a model, or `system` not a string."""
+    if isinstance(model, type) or not callable(getattr(model, "respond", None)):
+        raise ConfigError(f"Chat({model!r}): this is not a model. Pass a name, or one model, such as `model(...)`.")
+    if system is not None and not isinstance(system, str):
+        raise ConfigError(f"system={system!r}: must be a string. Use an advisor for one that depends on the request.")

@@ -85,10 +85,18 @@ class ApprovalRequest:
     reason: str = ""
     """Why the tool is not trusted, and how to trust it; empty if it is trusted."""
     signature: str = ""
+    delegates: tuple[str, ...] = ()
+    """Names of the chats, called as tools, that lead to the call, outermost first."""
+
+    @property
+    def path(self) -> str:
+        """Name of the tool after those of the chats that lead to it, such as `research / pay`."""
+        return " / ".join((*self.delegates, self.tool))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the request as plain JSON data."""
-        return {**asdict(self), "arguments": dict(self.arguments), "effects": list(self.effects)}
+        lists = {"effects": list(self.effects), "delegates": list(self.delegates)}
+        return {**asdict(self), "arguments": dict(self.arguments), **lists}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ApprovalRequest:
@@ -285,7 +293,10 @@ def _digests_match(expected: str, given: str) -> bool:
 
 
 def _without_signature(request: ApprovalRequest) -> Mapping[str, Any]:
-    return {name: getattr(request, name) for name in request.__slots__ if name != "signature"}
+    signed = {name: getattr(request, name) for name in request.__slots__ if name != "signature"}
+    if not request.delegates:
+        del signed["delegates"]  # requests that an older version signed do not have it
+    return signed
 
 
 def _split_verdict(verdict: Any) -> tuple[Literal["allow", "deny", "edit"], str, Mapping[str, Any] | None]:

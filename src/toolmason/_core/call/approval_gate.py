@@ -14,6 +14,7 @@ from toolmason._core.call.approval import (
     REQUEST_SECONDS,
     Allow,
     ApprovalRequest,
+    ApprovalSigner,
     ApprovalVerdict,
     Approver,
     Decision,
@@ -74,8 +75,9 @@ class ApprovalGate:
         """Return the edited arguments of a decision, or None if it allows the call as it is."""
         route = self.route
         arguments = to_json_like(await _run_off_loop(call, get_effective_arguments, route, call.arguments))
-        signer = route.chain[-1].signer
-        verdict = await signer.consume(decision, route.tool, arguments, get_identity(self._make_context(call)))
+        verdict = await self._get_signer().consume(
+            decision, route.tool, arguments, get_identity(self._make_context(call))
+        )
         if isinstance(verdict, Deny):
             raise ApprovalDenied(route.name, verdict.reason)
         return None if isinstance(verdict, Allow) else dict(verdict.arguments)
@@ -166,10 +168,16 @@ class ApprovalGate:
             identity=get_identity(context),
             expires=now + lifetime,
             issued=now,
+            delegates=() if self.current.run is None else self.current.run.path,
             reason=next((step.get_distrust() for step in self.steps if step.get_distrust is not None), ""),
         )
-        signed: ApprovalRequest = await _run_off_loop(call, self.route.chain[-1].signer.sign_request, request)
+        signed: ApprovalRequest = await _run_off_loop(call, self._get_signer().sign_request, request)
         return signed
+
+    def _get_signer(self) -> ApprovalSigner:
+        run = self.current.run
+        signer: ApprovalSigner = self.route.chain[-1].signer if run is None or run.signer is None else run.signer
+        return signer
 
 
 async def _run_off_loop(call: ToolCall, work: Callable[..., Any], *values: Any) -> Any:

@@ -144,6 +144,14 @@ class RunState:
     cancellation: Cancellation = field(default_factory=Cancellation)
     deadline: Deadline | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
+    parent: RunState | None = None
+    """Run whose call started this one. Its limit of calls counts for both."""
+    path: tuple[str, ...] = ()
+    """Names of the calls that started this run, outermost first."""
+    signer: Any = None
+    """Signer of the outermost run, which decides about the calls of all; None for that of the toolbox."""
+    is_exhausted: bool = False
+    """True if a call was refused because the run has used up its calls."""
 
     def __post_init__(self) -> None:
         if (seconds := self.limits.seconds) is not None:
@@ -167,7 +175,6 @@ class RunState:
             LimitExceeded: the tool or the run has used up its calls.
         """
         tool_limit = self.limits.per_tool if max_calls is None else max_calls
-        run_limit = self.limits.calls
         # next() is atomic across threads. A refused call also uses up its number.
         if tool_limit is not None:
             counter = self.tool_counters.get(tool if key is None else key)
@@ -175,9 +182,21 @@ class RunState:
                 counter = self.tool_counters.setdefault(tool if key is None else key, itertools.count())
             if next(counter) >= tool_limit:
                 raise make_max_calls_error(tool, tool_limit)
-        if run_limit is not None and next(self.call_counter) >= run_limit:
-            limit = f"max_calls of {run_limit} for this run"
-            raise LimitExceeded(tool, limit, "Answer with what you have.", ends_run=True)
+        run: RunState | None = self
+        while run is not None:
+            if (limit := run.limits.calls) is not None and next(run.call_counter) >= limit:
+                run.is_exhausted = True
+                described = f"max_calls of {limit} for this run"
+                raise LimitExceeded(tool, described, "Answer with what you have.", ends_run=True)
+            run = run.parent
+
+    def add_delegated(self, calls: int) -> None:
+        """Count the calls of a run that a call of this run started in an earlier process."""
+        run: RunState | None = self
+        while run is not None:
+            for _ in range(min(calls, run.limits.calls or 0)):
+                next(run.call_counter)
+            run = run.parent
 
     def find_repeat(self, key: Hashable, tool: str) -> ToolResult | None:
         """Return the cached result of a call that was made twice with the same result, or None.

@@ -235,7 +235,7 @@ def iter_source_items(source: Any, naming: Naming | None, resolvers: Iterable[Re
     else:
         raise DefinitionError(
             f"{source!r} is not a source of tools. Pass functions, objects or classes with @tool methods, modules, "
-            "Tool objects, other toolboxes, or names that a resolver knows."
+            "Tool objects, other toolboxes, chats by `chat.as_tool(...)`, or names that a resolver knows."
         )
 
 

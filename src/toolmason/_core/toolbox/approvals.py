@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from toolmason._core.call.approval import (
     ApprovalRequest,
+    ApprovalSigner,
     ApprovalVerdict,
     Decision,
     make_preview,
@@ -72,12 +73,17 @@ class Approvals:
         Raises:
             ApprovalDenied: the request was changed, or was not signed with this key.
         """
-        return self._state.calls.signer.sign_decision(request, verdict)
+        return self._get_signer().sign_decision(request, verdict)
 
     @explain_arguments
     def verify(self, decision: Decision) -> bool:
         """Return True if a decision was signed with this toolbox's key and not changed since."""
-        return self._state.calls.signer.verify(decision)
+        return self._get_signer().verify(decision)
+
+    def _get_signer(self) -> ApprovalSigner:
+        run = self._state.run
+        signer: ApprovalSigner = self._state.calls.signer if run is None or run.signer is None else run.signer
+        return signer
 
     async def resume(
         self,

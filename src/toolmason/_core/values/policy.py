@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from toolmason._explain import explain_arguments
-from toolmason.errors import DefinitionError, ToolCallError
+from toolmason.errors import ConfigError, DefinitionError, ToolCallError
 
 
 class Inherit(Enum):
@@ -73,6 +73,15 @@ def check_kinds(subject: str, options: Mapping[str, Any], kinds: Mapping[str, tu
             shown = [kind for kind in allowed if kind is not Inherit and not (kind is int and float in allowed)]
             expected = " or ".join(_KIND_NAMES.get(kind, kind.__name__) for kind in shown)
             raise DefinitionError(f"{subject}{name}= is of type {type(value).__name__!r}: it must be {expected}.")
+
+
+def check_object(option: str, given: Any, class_name: str, methods: tuple[str, ...]) -> None:
+    """Raise ConfigError if an option lacks a method, or is the path that its class takes."""
+    if isinstance(given, str | PurePath):
+        raise ConfigError(f"{option}={str(given)!r} is a path. Pass an object, such as {class_name}({str(given)!r}).")
+    if given is not None and not all(callable(getattr(given, method, None)) for method in methods):
+        names = " and ".join(f"`{method}`" for method in methods)
+        raise ConfigError(f"{option}= is of type {type(given).__name__!r}: it must have {names}.")
 
 
 def are_exceptions(kinds: tuple[Any, ...]) -> bool:
@@ -194,11 +203,21 @@ class Limits:
     """Maximum number of calls of one tool, unless the tool sets `max_calls`."""
     answers: int | None = 3
     """Maximum number of answers of a run with a typed answer; all but the last are wrong."""
+    tokens: int | None = None
+    """Maximum number of input and output tokens. The last request may exceed it."""
+    input_tokens: int | None = None
+    """Maximum number of input tokens. The last request may exceed it."""
+    output_tokens: int | None = None
+    """Maximum number of output tokens. The last request may exceed it."""
+    cost: float | None = None
+    """Maximum cost, in the currency of the chat's `price=`. The last request may exceed it."""
 
     @explain_arguments
     def __post_init__(self) -> None:
         values = {name: getattr(self, name) for name in self.__slots__}
-        check_kinds("Limits: ", values, dict.fromkeys(values, (int, NoneType)) | {"seconds": (*_NUMBER, NoneType)})
+        number = (*_NUMBER, NoneType)
+        kinds = dict.fromkeys(values, (int, NoneType)) | {"seconds": number, "cost": number}
+        check_kinds("Limits: ", values, kinds)
         for name, value in values.items():
             if value is not None and not value >= 0:
                 raise DefinitionError(f"Limits({name}={value!r}): must be at least 0, or None for no limit.")

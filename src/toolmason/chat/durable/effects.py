@@ -19,10 +19,8 @@ from toolmason._core.define.context import ToolContext
 from toolmason._core.run.execute import await_with_timeout, call_user_function
 from toolmason._core.toolbox.exchange import ModelReply
 from toolmason._core.values.definition import ToolOptions
-from toolmason._core.values.messages import dump_result, load_result
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.errors import ApprovalRequired
 
 _log = logging.getLogger("toolmason")
 
@@ -80,13 +78,7 @@ def make_result(name: str, value: Any, call_id: str = "") -> ToolResult:
     return ToolResult(call_id, name, value=value, text=text)
 
 
-def _dump_result(result: ToolResult) -> dict[str, Any] | None:
-    # A call that waits for approval has not run. Another process asks again, with a request that it signs.
-    return None if isinstance(result.error, ApprovalRequired) else dump_result(result)
-
-
 REPLY_SERIALIZER: Final = OutcomeSerializer(ModelReply.to_dict, ModelReply.from_dict)
-RESULT_SERIALIZER: Final = OutcomeSerializer(_dump_result, load_result)
 
 
 def make_reconciler(call: ToolCall, options: ToolOptions | None, context: ToolContext[Any] | None) -> Reconciler | None:

@@ -50,6 +50,15 @@ MEMORY_MIGRATIONS: Final = (
     """,
 )
 """SQL scripts that migrate conversations, oldest first."""
+BUDGET_MIGRATIONS: Final = (
+    """
+    CREATE TABLE IF NOT EXISTS budgets (
+        kind TEXT NOT NULL, key TEXT NOT NULL, period INTEGER NOT NULL, input INTEGER NOT NULL,
+        output INTEGER NOT NULL, cost REAL, PRIMARY KEY (kind, key, period)
+    ) WITHOUT ROWID;
+    """,
+)
+"""SQL scripts that migrate budgets, oldest first."""
 
 _MIN_BYTES: Final = 512
 """Size of the smallest SQLite file. SQLite takes an empty file, and one of a few bytes, for a new one."""

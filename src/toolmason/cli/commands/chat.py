@@ -15,14 +15,13 @@ import click
 
 from toolmason._core.call.approval import Allow, Decision
 from toolmason._core.toolbox.exchange import TextDelta
-from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolResult
 from toolmason._secrets import write_private
 from toolmason._text import pluralize
 from toolmason.chat.chat import Chat
 from toolmason.chat.events import CallFinished, CallStarted, Done
 from toolmason.chat.memory import WindowMemory
-from toolmason.chat.reply import Reply, make_limit_error
+from toolmason.chat.reply import Reply
 from toolmason.chat.send_options import MessageInput
 from toolmason.cli.approval import ask_approval
 from toolmason.cli.main import TOOL_ERROR
@@ -74,7 +73,7 @@ def command(
         prompt = sys.stdin.read().strip()
     if prompt:
         reply = asyncio.run(send_and_show(chat, prompt, yes=yes, quiet=as_json or not is_terminal()))
-        print_reply(reply, chat.limits, as_json=as_json)
+        print_reply(reply, as_json=as_json)
         return
     asyncio.run(_run_conversation(chat, memory, yes=yes))
 
@@ -103,7 +102,7 @@ def choose_model() -> tuple[str, str]:
     )
 
 
-def print_reply(reply: Reply, limits: Limits, *, as_json: bool) -> None:
+def print_reply(reply: Reply, *, as_json: bool) -> None:
     """Print the reply of a run; exit with a failure if it is waiting for approval or has reached a limit."""
     if as_json:
         print_json({**reply.save(), "text": reply.text})
@@ -113,13 +112,12 @@ def print_reply(reply: Reply, limits: Limits, *, as_json: bool) -> None:
         print_error("The run is waiting for approval. Run it in a terminal, or with --yes.")
         raise click.exceptions.Exit(TOOL_ERROR)
     if reply.finish == "limit":
-        print_error(_describe_limit(reply, limits))
+        print_error(_describe_limit(reply))
         raise click.exceptions.Exit(TOOL_ERROR)
 
 
-def _describe_limit(reply: Reply[Any], limits: Limits) -> str:
-    used = make_limit_error(limits, reply).limit
-    return f"The run reached its limits before the model answered: {used}."
+def _describe_limit(reply: Reply[Any]) -> str:
+    return f"The run reached its limits before the model answered: {reply.limit}."
 
 
 async def _run_conversation(chat: Chat, memory: WindowMemory, *, yes: bool) -> None:
@@ -154,7 +152,7 @@ async def _handle_input(text: str, chat: Chat, memory: WindowMemory, *, yes: boo
         if reply.finish == "cancelled":
             echo("Cancelled. Send another message, or /quit.", err=True)
         elif reply.finish == "limit":
-            print_error(_describe_limit(reply, chat.limits))
+            print_error(_describe_limit(reply))
 
 
 @contextmanager

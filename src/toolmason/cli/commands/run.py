@@ -74,4 +74,4 @@ def execute_run(chat: Chat, message: MessageInput, run: str | None = None, *, ye
         reply = asyncio.run(send_and_show(chat, message, yes=yes, quiet=quiet, run=run))
     except (ModelError, RunTaken) as error:
         fail(str(error), TOOL_ERROR)
-    print_reply(reply, chat.limits, as_json=as_json)
+    print_reply(reply, as_json=as_json)

@@ -14,69 +14,41 @@ from functools import partial
 from typing import Any
 
 from toolmason._core.call.approval import ApprovalRequest
-from toolmason._core.call.batch import Batch, get_max_parallel
 from toolmason._core.call.call_policy import run_in_time
 from toolmason._core.call.deadlines import Deadline
 from toolmason._core.catalog.catalog import READ_RESULT
-from toolmason._core.define.context import ToolContext
-from toolmason._core.define.tool import Tool
-from toolmason._core.run.call_log import CALL_LOG
 from toolmason._core.run.execute import call_user_function
-from toolmason._core.toolbox.approvals import restore_call
-from toolmason._core.toolbox.exchange import Finished, ModelReply, ModelRequest, Usage
-from toolmason._core.toolbox.toolbox import RunToolbox, get_state
-from toolmason._core.values.definition import ToolDefinition, ToolOptions
+from toolmason._core.toolbox.exchange import Finished, ModelReply, ModelRequest
+from toolmason._core.toolbox.toolbox import get_state
+from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
-from toolmason._core.values.policy import Limits, Strategy
-from toolmason._core.values.results import ToolCall, ToolResult, replace_result
+from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason._text import to_line
 from toolmason.chat.answers import AnswerRun
 from toolmason.chat.durable.effects import (
     REPLY_SERIALIZER,
-    RESULT_SERIALIZER,
     RunEffect,
     RunExecution,
-    Work,
-    make_reconciler,
 )
-from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Event, StepFinished
+from toolmason.chat.events import StepFinished
 from toolmason.chat.loop import ModelTurn
-from toolmason.chat.memory import Memory, complete_last_turn
+from toolmason.chat.memory import complete_last_turn
 from toolmason.chat.reply import (
+    Delegation,
     Reply,
     RunFinish,
     Step,
+    find_limit,
     is_paused_by_provider,
     is_run_limit_error,
     make_cancelled_result,
 )
-from toolmason.chat.tools import RequestTools
-from toolmason.errors import ApprovalRequired, ConfigError, ModelError, UnknownOutcome, UnknownTool
-from toolmason.models.protocol import Model
+from toolmason.chat.run.delegation import get_delegation
+from toolmason.chat.run.plan import RunPlan
+from toolmason.chat.run.turn_calls import TurnCalls
+from toolmason.errors import ApprovalRequired, ConfigError, ModelError
 
 _log = logging.getLogger("toolmason")
-ExecuteRule = bool | Callable[[ModelRequest, ModelReply], bool | Awaitable[bool]]
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class RunPlan:
-    """Inputs of a run."""
-
-    model: Model
-    box: RunToolbox
-    context: ToolContext[Any] | None
-    limits: Limits
-    strategy: Strategy
-    execute: ExecuteRule
-    history: bool
-    memory: Memory | None
-    conversation: str | None
-    emit: Callable[[Event], None] | None
-    run_id: str
-    request_tools: RequestTools
-    """Source of the tools, which may change during the run."""
-    answer: AnswerRun | None = None
-    """Typed answer of the run, or None if its answer is text."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -88,27 +60,28 @@ class Run:
     messages: list[Message] = field(default_factory=list)
     """Conversation without the system messages."""
     history_length: int = 0
-    execution: RunExecution | None = None
-    """Record of the effects, or None if the runtime records nothing."""
-    started: float = field(default_factory=time.monotonic)
     results: list[ToolResult] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
     pending: tuple[ApprovalRequest, ...] = ()
     finish: RunFinish = "stop"
     turns: int = 0
     """Number of model turns so far, across all processes that executed the run."""
-    call_ids: set[str] = field(default_factory=set)
-    """IDs of the calls in the conversation."""
     last_executed: ModelReply | None = None
     """Last reply whose calls were run."""
-    offered_tools: tuple[Sequence[ToolDefinition], frozenset[str]] = ((), frozenset())
-    """Tools of the last request, and their names. The model cannot call other tools of the toolbox."""
+    limit: str = ""
+    """Limit that ended the run; empty if none did."""
+    last_input: tuple[int, int] = (0, 0)
+    """Number of messages and of input tokens of the last request."""
+    delegations: list[Delegation] = field(default_factory=list)
+    turn_calls: TurnCalls = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.turn_calls = TurnCalls(self.plan)
 
     def start(self, started: float) -> None:
         """Set the start of the run, before it was prepared. Its time limit also applies to its calls."""
-        self.started = started
+        self.plan.started = started
         seconds = self.plan.limits.seconds
         if seconds is not None and (state := get_state(self.plan.box).run) is not None:
             state.deadline = Deadline(started + seconds, seconds, "run timeout")
@@ -116,7 +89,7 @@ class Run:
     def load_history(self, messages: Sequence[Message]) -> None:
         """Set the conversation before this run."""
         self.messages, self.history_length = [*messages], len(messages)
-        self.call_ids = {call.id for message in messages for call in message.calls}
+        self.plan.call_ids = {call.id for message in messages for call in message.calls}
 
     async def begin(self, new: Sequence[Message], execution: RunExecution) -> None:
         """Record the messages of a new run. If the run was started before, restore its earlier conversation.
@@ -157,18 +130,18 @@ class Run:
             request = request.with_messages(request.messages, tools=enabled)
         if self.plan.answer is not None:
             request = self.plan.answer.apply(request)
-        if self.offered_tools[0] is not request.tools:
-            self.offered_tools = (request.tools, frozenset([tool.name for tool in request.tools]))
-        if self.execution is None:
+        self.turn_calls.offer(request.tools)
+        if self.plan.execution is None:
             reply = await self._call_model(request)
         else:
             data = {"messages": len(request.messages)}
             effect = RunEffect(self.plan.run_id, f"{turn.number}/model", "model", self.plan.model.name, data)
-            reply = await self.execution.perform(effect, partial(self._call_model, request), REPLY_SERIALIZER)
+            reply = await self.plan.execution.perform(effect, partial(self._call_model, request), REPLY_SERIALIZER)
         if reply.message.calls:
             reply = self._assign_call_ids(reply)
         self.turns = turn.number
-        self.usage += reply.usage
+        self.plan.spending.add_turn(reply.usage)
+        self.last_input = (len(request.messages), reply.usage.input_tokens)
         message = reply.message
         names = tuple([call.name for call in message.calls])
         step = Step(turn.number, message.text, names, time.perf_counter() - started_at)
@@ -179,13 +152,23 @@ class Run:
         return reply
 
     def _call_model(self, request: ModelRequest) -> Awaitable[ModelReply]:
+        if self.plan.budgets:
+            return self._call_model_on_budget(request)
         if self.plan.emit is None and self.plan.limits.seconds is None:
             return self.plan.model.respond(request)
         # In a task of its own: each event of a stream would otherwise pass through every layer above.
         return asyncio.ensure_future(self._call_model_in_time(request))
 
+    async def _call_model_on_budget(self, request: ModelRequest) -> ModelReply:
+        """Ask the model, and count the request in the shared budgets. A turn from the journal is not counted again."""
+        reply = await asyncio.ensure_future(self._call_model_in_time(request))
+        price = self.plan.spending.price
+        for budget in self.plan.budgets:
+            await budget.add(reply.usage, None if price is None else price.compute(reply.usage))
+        return reply
+
     async def _call_model_in_time(self, request: ModelRequest) -> ModelReply:
-        async with asyncio.timeout(self._get_remaining_seconds()):
+        async with asyncio.timeout(self.plan.get_remaining_seconds()):
             if self.plan.emit is None:
                 return await self.plan.model.respond(request)
             reply: ModelReply | None = None
@@ -209,10 +192,10 @@ class Run:
             base_id = call.id or "call"
             call_id = base_id
             number = 1
-            while call_id in self.call_ids:
+            while call_id in self.plan.call_ids:
                 number += 1
                 call_id = f"{base_id}_{number}"
-            self.call_ids.add(call_id)
+            self.plan.call_ids.add(call_id)
             if call_id != call.id or not call.name:
                 is_changed = True
                 call = replace(call, id=call_id, name=call.name or "unknown")  # noqa: PLW2901 - the same call
@@ -229,7 +212,7 @@ class Run:
         """Run the calls of a reply. Return the next turn, or None if the run is over."""
         execute = self.plan.execute
         if reply.finish == "pause" and execute is not False and is_paused_by_provider(reply):
-            if self.is_over_limit(turn.number):
+            if await self.must_stop():
                 self.finish = "limit"
                 return None
             return await self._ask_again(turn, reply)
@@ -250,10 +233,10 @@ class Run:
         """Take the text of a reply as the answer. Return the next turn if it is wrong and the model may correct it."""
         if (call := answer.read_text(turn.number, reply)) is None:
             return None
-        async with asyncio.timeout(self._get_remaining_seconds()):
-            result = await self.run_effect(turn.number, 0, call, partial(answer.take, call))
+        async with asyncio.timeout(self.plan.get_remaining_seconds()):
+            result = await self.turn_calls.run_effect(turn.number, 0, call, partial(answer.take, call))
         [result] = answer.review([call], [result])
-        if answer.is_over or not self._may_answer_again(turn, answer):
+        if answer.is_over or not await self._may_answer_again(answer):
             return None
         return await self._ask_again(turn, reply, answer.explain(result))
 
@@ -264,9 +247,9 @@ class Run:
             self.plan.emit(StepFinished(turn.number, reply))
         return await self.make_next_turn(turn)
 
-    def _may_answer_again(self, turn: ModelTurn, answer: AnswerRun) -> bool:
+    async def _may_answer_again(self, answer: AnswerRun) -> bool:
         limit = self.plan.limits.answers
-        if self.is_over_limit(turn.number) or (limit is not None and answer.attempts >= limit):
+        if await self.must_stop() or (limit is not None and answer.attempts >= limit):
             self.finish = "limit"
             return False
         return self.plan.execute is not False
@@ -279,7 +262,7 @@ class Run:
         """
         state = get_state(self.plan.box)
         work = call_user_function(execute, turn.request, reply, settings=state.policy.settings)
-        async with asyncio.timeout(self._get_remaining_seconds()):
+        async with asyncio.timeout(self.plan.get_remaining_seconds()):
             return bool(await run_in_time("execute", (state.calls,), work))
 
     async def finish_with(self, reply: ModelReply) -> None:
@@ -303,22 +286,33 @@ class Run:
         if answer is not None:
             results = answer.review(reply.message.calls, results)
         errors = [result.error for result in results if result.error is not None]
-        pending = tuple(error.request for error in errors if isinstance(error, ApprovalRequired)) if errors else ()
+        pending = self._find_pending(results) if errors else ()
         await self.record([Message("tool", results=tuple(results))], persist=not pending)
         self.results.extend(results)
+        self.delegations += [found for result in results if result.meta and (found := get_delegation(result))]
         if self.plan.emit is not None:
             self.plan.emit(StepFinished(turn.number, reply, tuple(results)))
         if pending:
             self.pending, self.finish = pending, "pending"
-        elif answer is not None and answer.attempts and (answer.is_over or not self._may_answer_again(turn, answer)):
+        elif answer is not None and answer.attempts and (answer.is_over or not await self._may_answer_again(answer)):
             return None
         elif not errors and all(result.return_direct for result in results):
             self.finish = "direct"
-        elif self.is_over_limit(turn.number) or any(map(is_run_limit_error, errors)):
+        elif await self.must_stop() or any(map(is_run_limit_error, errors)):
             self.finish = "limit"
         else:
             return await self.make_next_turn(turn)
         return None
+
+    def _find_pending(self, results: Sequence[ToolResult]) -> tuple[ApprovalRequest, ...]:
+        """Return what waits for approval, in these calls and in those of the chats that they called."""
+        pending: list[ApprovalRequest] = []
+        for result in results:
+            if not isinstance(result.error, ApprovalRequired):
+                continue
+            reply = self.plan.waiting.get(result.call_id)
+            pending += [result.error.request] if reply is None else reply.pending
+        return tuple(pending)
 
     async def make_next_turn(self, turn: ModelTurn) -> ModelTurn:
         """Return the turn after this one. A forced tool choice applies only once."""
@@ -348,99 +342,16 @@ class Run:
         return (*self.system, *complete_last_turn(loaded, self.messages))
 
     async def run_calls(self, number: int, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Run calls concurrently or in order, each once. Every call gets a result."""
+        """Run the calls of a turn. Every call gets a result, also if the run is cancelled."""
         results: list[ToolResult] = []
-        remaining = self._get_remaining_seconds()
         try:
-            if len(calls) == 1 and remaining is None:
-                # Fast path for the common case, one call: no batch is needed.
-                return [await self.run_call(number, 0, calls[0])]
-            indexes = {id(call): index for index, call in enumerate(calls)}
-            max_parallel = get_max_parallel(self.plan.strategy, get_state(self.plan.box).policy.max_parallel)
-            batch = Batch(calls, results, max_parallel, remaining, "run timeout")
-            return await batch.run(
-                lambda call, _: self.run_call(number, indexes[id(call)], call),
-                [self._is_barrier(call) for call in calls],
-            )
+            return await self.turn_calls.run(number, calls, results, self.plan.get_remaining_seconds())
         except asyncio.CancelledError:
-            # A cancelled run must leave a result for every call. With a journal, a later execution may know the real
-            # result, so the memory is not written yet.
+            # With a journal, a later execution may know the real results, so the memory is not written yet.
             results = results or [*map(make_cancelled_result, calls)]
-            await self.record([Message("tool", results=results)], persist=self.execution is None)
+            await self.record([Message("tool", results=results)], persist=self.plan.execution is None)
             self.results.extend(results)
             raise
-
-    async def run_call(self, number: int, index: int, call: ToolCall, work: Work | None = None) -> ToolResult:
-        """Run one call, and report its start and its end."""
-        emit, work = self.plan.emit, work or partial(self._call_tool, call)
-        if emit is None:
-            return await self.run_effect(number, index, call, work)
-        emit(CallStarted(call))
-        try:
-            result = await self.run_effect(number, index, call, work)
-        except asyncio.CancelledError:
-            emit(CallFinished(call, make_cancelled_result(call)))
-            raise
-        emit(CallFinished(call, result))
-        return result
-
-    async def run_effect(self, number: int, index: int, call: ToolCall, work: Work) -> ToolResult:
-        """Return the result of a call: from the journal, by running it, or as an unknown outcome."""
-        if self.execution is None:
-            result: ToolResult = await work()
-            return result
-        was_run = False
-
-        async def run_work() -> ToolResult:
-            nonlocal was_run
-            was_run = True
-            performed: ToolResult = await work()
-            return performed
-
-        tool = self._find_tool(call.name)
-        options = None if tool is None else tool.options
-        effect = self._make_effect(f"{number}/{index}/{call.name}", call, options)
-        try:
-            result = await self.execution.perform(
-                effect, run_work, RESULT_SERIALIZER, make_reconciler(call, options, self.plan.context)
-            )
-        except UnknownOutcome as unknown_outcome:
-            return ToolResult(call.id, call.name, error=unknown_outcome, attempts=0)
-        if result.call_id != call.id:
-            result = replace_result(result, call_id=call.id)
-        if not was_run:
-            # Calls of an earlier process count as well: resuming a run does not raise its limits.
-            await restore_call(get_state(self.plan.box), call, result)
-        return result
-
-    def _find_tool(self, name: str) -> Tool | None:
-        """Return the tool that a call refers to, or None if only a resolver may know it."""
-        try:
-            return self.plan.box[name]
-        except KeyError:
-            return None
-
-    async def _call_tool(self, call: ToolCall) -> ToolResult:
-        if (answer := self.plan.answer) is not None and answer.is_answer([call]):
-            return await answer.take(call)
-        offered_names = self.offered_tools[1]
-        tool = None if call.name in offered_names else self._find_tool(call.name)
-        if tool is not None and tool.name not in offered_names:
-            error = UnknownTool(call.name, sorted(offered_names))
-            CALL_LOG.debug("%s [%s] is not offered in this turn", tool.name, to_line(call.id))
-            return ToolResult(call.id, call.name, error=error, attempts=0)
-        emit = self.plan.emit
-        on_progress = None if emit is None else (lambda report: emit(CallProgress(report)))
-        return await self.plan.box.call(call, context=self.plan.context, on_progress=on_progress)
-
-    def _make_effect(self, key: str, call: ToolCall, options: ToolOptions | None) -> RunEffect:
-        arguments = call.arguments if isinstance(call.arguments, dict) else {"text": str(call.arguments or "")}
-        repeatable = options is None or options.repeatable
-        return RunEffect(self.plan.run_id, key, "tool", call.name, arguments, repeatable=repeatable)
-
-    def _is_barrier(self, call: ToolCall) -> bool:
-        tool = self._find_tool(call.name)
-        return tool is not None and tool.options.runs_alone
 
     # --- messages and limits -------------------------------------------------------------------------
 
@@ -453,21 +364,33 @@ class Run:
         if not persist or memory is None:
             return
         append_once: Any = getattr(memory, "append_once", None)
-        if self.execution is not None and append_once is not None:
+        if self.plan.execution is not None and append_once is not None:
             # A run that is executed again appends the same messages.
             await append_once(conversation, f"{self.plan.run_id}/{index}", messages)
         else:
             await memory.append(conversation, messages)
 
-    def is_over_limit(self, number: int) -> bool:
-        """Return True if the run has used up its turns or its time."""
-        steps = self.plan.limits.steps
-        remaining = self._get_remaining_seconds()
-        return (steps is not None and number >= steps) or (remaining is not None and remaining <= 0)
+    async def must_stop(self) -> bool:
+        """Return True if the run must not ask the model again: a limit, or a budget that it shares, is used up."""
+        for budget in self.plan.budgets:
+            if found := await budget.find_limit():
+                self.limit = found
+                return True
+        return self.is_over_limit()
 
-    def _get_remaining_seconds(self) -> float | None:
-        seconds = self.plan.limits.seconds
-        return None if seconds is None else max(0.0, seconds - (time.monotonic() - self.started))
+    def is_over_limit(self) -> bool:
+        """Return True if the run, or one that it belongs to, has used up its turns, its time or its budget."""
+        count, tokens = self.last_input
+        # The next request has the messages of the last one and more, unless only some of them are sent.
+        next_input = tokens if self.plan.history and len(self.messages) + len(self.system) >= count else 0
+        self.limit = self.plan.spending.find_limit(next_input)
+        state = get_state(self.plan.box).run
+        if not self.limit and state is not None and state.is_exhausted:
+            self.limit = f"max_calls of {self.plan.limits.calls} for this run"
+        if self.limit:
+            return True
+        remaining = self.plan.get_remaining_seconds()
+        return remaining is not None and remaining <= 0
 
     def mark_cancelled(self) -> None:
         """Mark the run as cancelled. Calls that had not started get a result that says so."""
@@ -478,12 +401,13 @@ class Run:
 
     def make_reply(self) -> Reply[Any]:
         """Return the reply of the run so far."""
-        return Reply(
+        spending = self.plan.spending
+        reply: Reply[Any] = Reply(
             (*self.system, *self.messages),
             self.finish,
             tuple(self.calls),
             tuple(self.results),
-            self.usage,
+            spending.usage,
             self.pending,
             self.plan.conversation,
             self.plan.run_id,
@@ -491,4 +415,10 @@ class Run:
             history_length=len(self.system) + self.history_length,
             turns=self.turns,
             answer=None if self.plan.answer is None else self.plan.answer.report(self.finish),
+            cost=spending.cost,
+            delegations=tuple(self.delegations),
+            waiting=self.plan.waiting,
         )
+        if self.finish != "limit":
+            return reply
+        return replace(reply, limit=self.limit or find_limit(self.plan.limits, reply))

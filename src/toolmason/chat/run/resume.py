@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
-from toolmason._core.call.approval import DECISION_USER, ApprovalRequest, Decision
+from toolmason._core.call.approval import DECISION_USER, Allow, ApprovalRequest, Decision
 from toolmason._core.define.context import ContextLike
 from toolmason._core.toolbox.approvals import restore_call
 from toolmason._core.toolbox.exchange import ModelReply, ToolChoice
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits
-from toolmason._core.values.results import ToolResult
-from toolmason.chat.events import CallProgress, Event
+from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason.chat.events import CallProgress
 from toolmason.chat.loop import ModelTurn
 from toolmason.chat.reply import Reply
-from toolmason.chat.run import Run
-from toolmason.chat.search import ToolSearch
+from toolmason.chat.run.delegation import count_steps
+from toolmason.chat.run.run import Run
 from toolmason.chat.send_options import SendOptions
-from toolmason.chat.tools import RequestTools
 from toolmason.errors import ApprovalDenied, ApprovalRequired, ConfigError
 
 _log = logging.getLogger("toolmason")
@@ -99,8 +98,9 @@ class ResumedRun:
         last_message = run.messages[-1] if run.messages else None
         if last_message is None or not last_message.calls:
             raise ConfigError("This saved run is damaged: its last turn has no calls. Save it again.")
-        pending_requests = {request.call_id: request for request in self.reply.pending}
+        pending_requests = {request.call_id: request for request in self._get_own_requests()}
         run.turns = self.reply.turns
+        run.turn_calls.offer(turn.request.tools)
         await self._restore_calls(run)
         decided = await self._run_decided_calls(run, last_message, pending_requests)
         new_results = {result.call_id: result for result in decided}
@@ -114,6 +114,9 @@ class ResumedRun:
         """Run the calls of the last turn that have a decision. The others keep waiting."""
         results: list[ToolResult] = []
         for index, call in enumerate(message.calls):
+            if (waiting := self.reply.waiting.get(call.id)) is not None:
+                results.append(await self._resume_chat(run, index, call, waiting))
+                continue
             request = pending_requests.get(call.id)
             if request is None:
                 continue
@@ -122,41 +125,65 @@ class ResumedRun:
                 error = ApprovalRequired(call.name, request)
                 results.append(ToolResult(call.id, call.name, error=error, attempts=0))
             else:
-                results.append(await run.run_call(run.turns, index, call, partial(_resume_call, run, decision)))
+                results.append(
+                    await run.turn_calls.run_call(run.turns, index, call, partial(_resume_call, run, call, decision))
+                )
         return results
+
+    async def _resume_chat(self, run: Run, index: int, call: ToolCall, waiting: Reply[Any]) -> ToolResult:
+        """Resume a chat that was called as a tool with the decisions on its calls. Without one, it keeps waiting."""
+        decisions = [self.decisions[request.id] for request in waiting.pending if request.id in self.decisions]
+        if decisions:
+            run.plan.resumed[call.id] = waiting, decisions
+            return await run.turn_calls.run_call(run.turns, index, call, partial(_resume_chat_call, run, call))
+        run.plan.waiting[call.id] = waiting
+        error = ApprovalRequired(call.name, waiting.pending[0])
+        return ToolResult(call.id, call.name, error=error, attempts=0)
+
+    def _get_own_requests(self) -> list[ApprovalRequest]:
+        """Return the requests for calls of this run, and not of the chats that it called."""
+        delegated = {request.id for reply in self.reply.waiting.values() for request in reply.pending}
+        return [request for request in self.reply.pending if request.id not in delegated]
 
     async def _restore_calls(self, run: Run) -> None:
         """Restore earlier calls, so that limits continue from there and the reply includes them."""
+        spending = run.plan.spending
+        spending.usage, spending.cost, spending.steps = self.reply.usage, self.reply.cost, count_steps(self.reply)
+        run.delegations = [*self.reply.delegations]
+        state = get_state(run.plan.box).run
+        delegated = run.plan.delegated
+        if state is not None:
+            if delegated is not None and delegated.is_counted:
+                state.parent = None
+            for delegation in run.delegations:
+                state.add_delegated(delegation.calls)
         run_messages = run.messages[run.history_length :]
         earlier_results = [result for message in run_messages for result in message.results]
         results_by_call = {result.call_id: result for result in (*earlier_results, *self.results)}
         run.calls = [call for message in run_messages for call in message.calls]
         run.results = earlier_results
         for call in run.calls:
-            if call.id in results_by_call:
+            # The call of a chat that waits is made again, and counted then.
+            if call.id in results_by_call and call.id not in self.reply.waiting:
                 await restore_call(get_state(run.plan.box), call, results_by_call[call.id])
+        if state is not None and delegated is not None:
+            state.parent = get_state(delegated.caller.box).run
 
 
-async def _resume_call(run: Run, decision: Decision) -> ToolResult:
-    user = DECISION_USER.set("" if run.execution is None else f"run {run.plan.run_id}")
+async def _resume_chat_call(run: Run, call: ToolCall) -> ToolResult:
+    """Run the call of a chat that waits. If the call itself needs approval, it was approved before the chat began."""
+    result = await run.turn_calls.call_tool(call)
+    if isinstance(result.error, ApprovalRequired) and call.id not in run.plan.waiting:
+        return await _resume_call(run, call, run.plan.box.approvals.decide(result.error.request, Allow()))
+    return result
+
+
+async def _resume_call(run: Run, call: ToolCall, decision: Decision) -> ToolResult:
+    user = DECISION_USER.set("" if run.plan.execution is None else f"run {run.plan.run_id}")
     emit = run.plan.emit
     on_progress = None if emit is None else (lambda report: emit(CallProgress(report)))
     try:
-        return await run.plan.box.approvals.resume(decision, context=run.plan.context, on_progress=on_progress)
+        result = await run.plan.box.approvals.resume(decision, context=run.plan.context, on_progress=on_progress)
+        return run.turn_calls.complete(call, result)
     finally:
         DECISION_USER.reset(user)
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class PreparedRun:
-    """A run that is about to start, or to continue."""
-
-    run: Run
-    new_messages: list[Message]
-    tool_choice: ToolChoice | str | None
-    tool_search: ToolSearch | None
-    resumed: ResumedRun | None = None
-
-
-Prepare: TypeAlias = Callable[[Callable[[Event], None] | None, RequestTools], Coroutine[Any, Any, PreparedRun]]
-"""Function that prepares a run: of the function that emits its events, and its tools."""

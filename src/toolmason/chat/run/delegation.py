@@ -1,0 +1,240 @@
+"""Call a chat as a tool: its run has the budget, the time, the journal and the approvals of the run that called it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from typing_extensions import override
+
+from toolmason._core.call.approval import request_verdict
+from toolmason._core.define.context import ToolContext
+from toolmason._core.define.decorators import Declaration
+from toolmason._core.define.tool import CompiledTool, FunctionTool, Tool, compile_tool, get_root
+from toolmason._core.run.execute import call_user_function
+from toolmason._core.toolbox.exchange import Usage
+from toolmason._core.toolbox.toolbox import get_state
+from toolmason._core.values.definition import ToolDefinition
+from toolmason._core.values.messages import dump_result, load_result
+from toolmason._core.values.results import ToolCall, ToolResult, replace_result
+from toolmason.chat.durable.effects import OutcomeSerializer
+from toolmason.chat.reply import Delegation, Reply
+from toolmason.chat.run.plan import CURRENT_RUN, DelegatedCall, RunPlan
+from toolmason.chat.send_options import SendOptions
+from toolmason.errors import AnswerError, ApprovalRequired, ToolError
+
+_DELEGATION: Final = "toolmason.delegation"
+"""Key of the `meta` of a result, for the run that made it."""
+
+ChatRunner: TypeAlias = Callable[[Any, SendOptions], Awaitable[Reply[Any]]]
+"""Function that runs a chat: of the prompt and the options."""
+
+
+class ChatTool(Tool):
+    """A chat as a tool. The function `prompt` has the arguments of the tool, and returns the message to send."""
+
+    def __init__(
+        self, chat: Any, runner: ChatRunner, output: Any, deps: Any, prompt: Any, declaration: Declaration
+    ) -> None:
+        self.chat, self._runner, self._output, self._deps = chat, runner, output, deps
+        self._prompt_tool = FunctionTool(_ask if prompt is None else prompt, replace(declaration, output_schema=False))
+        self._answer_tool = FunctionTool(_make_answer_function(output), declaration)
+        shown = self._prompt_tool.definition
+        self.definition = ToolDefinition(
+            shown.name,
+            shown.description,
+            shown.input_schema,
+            self._answer_tool.definition.output_schema,
+            declaration.title,
+        )
+        self.options = declaration.options
+
+    @override
+    def _compile(self) -> CompiledTool:
+        answer = compile_tool(self._answer_tool)
+        return replace(
+            compile_tool(self._prompt_tool),
+            call=self._send,
+            kind="async",
+            function=None,
+            plain_function=None,
+            returns=answer.returns,
+            output=answer.output,
+        )
+
+    @override
+    async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
+        compiled = compile_tool(self._prompt_tool)
+        return await self._send(compiled.fill(dict(arguments), context), context)
+
+    async def _send(self, values: dict[str, Any], context: ToolContext[Any]) -> Any:
+        """Run the chat, and return its answer.
+
+        Raises:
+            ToolError: it has no answer; says why.
+        """
+        prompt = await self._make_prompt(values, context)
+        delegated = _find_delegated_call(self.name, context.call)
+        if delegated is not None:
+            delegated.check(self.chat, self.chat.price)
+        reply = await self._run(prompt, context, delegated)
+        if delegated is not None:
+            reply = await self._ask_approver(reply, context, delegated)
+            delegated.caller.answered[delegated.call_id] = reply
+        return _get_answer(self.name, reply, has_output=self._output is not None)
+
+    async def _run(self, prompt: Any, context: ToolContext[Any], delegated: DelegatedCall | None) -> Reply[Any]:
+        # The values of the caller, such as its user, but the chat's own dependencies, and not the caller's settings.
+        context = ToolContext[Any](context.deps if self._deps is None else self._deps, **context)
+        if delegated is None:
+            return await self._runner(prompt, SendOptions(context=context))
+        limits = delegated.get_limits(self.chat.limits)
+        conversation = delegated.conversation if self.chat.has_memory else None
+        options = SendOptions(None, None, context, conversation, None, limits, delegated.run_id)
+        attempts = 0 if delegated.reply is None or delegated.reply.answer is None else delegated.reply.answer.attempts
+        return await self._runner(prompt, replace(options, attempts=attempts, delegated=delegated))
+
+    async def _make_prompt(self, values: dict[str, Any], context: ToolContext[Any]) -> Any:
+        compiled = compile_tool(self._prompt_tool)
+        work = partial(compiled.call, values, context)
+        if compiled.kind == "async":
+            return await work()
+        if self._prompt_tool.fn is _ask:
+            return work()
+        return await call_user_function(work, settings=get_state(self.chat.box).policy.settings)
+
+    async def _ask_approver(self, reply: Reply[Any], context: ToolContext[Any], delegated: DelegatedCall) -> Reply[Any]:
+        """Let the approver of the calling run decide on what waits. Without one, the application decides."""
+        box = delegated.caller.box
+        approver = get_state(box).calls.approver
+        known: frozenset[str] = frozenset()
+        while approver is not None and reply.pending and not known.issuperset(r.id for r in reply.pending):
+            known |= {request.id for request in reply.pending}
+            settings = get_state(box).policy.settings
+            decisions = [
+                box.approvals.decide(request, await request_verdict(approver, request, settings))
+                for request in reply.pending
+            ]
+            reply = await self._run("", context, replace(delegated, reply=reply, decisions=decisions, is_counted=True))
+        return reply
+
+
+def _ask(prompt: str) -> str:
+    """Ask for something.
+
+    Args:
+        prompt: The task, with everything that is needed to do it.
+    """
+    return prompt
+
+
+def _make_answer_function(output: Any) -> Callable[..., Any]:
+    def answer() -> Any: ...
+
+    answer.__annotations__ = {"return": str if output is None else output}
+    return answer
+
+
+def _find_delegated_call(name: str, call: ToolCall) -> DelegatedCall | None:
+    """Return the call as one of the current run, or None if no run made it."""
+    plan = CURRENT_RUN.get()
+    if plan is None or call.id not in plan.call_ids:
+        return None
+    reply, decisions = plan.resumed.pop(call.id, (None, ()))
+    return DelegatedCall(name, call.id, plan, reply, decisions)
+
+
+def _get_answer(name: str, reply: Reply[Any], *, has_output: bool) -> Any:
+    match reply.finish:
+        case "pending":
+            paths = ", ".join(request.path for request in reply.pending)
+            raise ToolError(f"{name} waits for approval of {paths}. Give its chat an approver, or call it from a chat.")
+        case "limit":
+            raise ToolError(f"{name} reached its {reply.limit}. It wrote so far: {reply.text[:2000] or 'nothing'}")
+        case "cancelled":
+            raise ToolError(f"{name} was cancelled.")
+        case "calls":
+            raise ToolError(f"{name} left its calls to its caller. Create its chat without `execute=`.")
+        case _:
+            pass
+    if not has_output:
+        return reply.text
+    try:
+        return reply.output
+    except AnswerError as error:
+        raise ToolError(f"{name} has no answer: {error}") from error
+
+
+# --- results ---------------------------------------------------------------------------------
+
+
+def is_chat_tool(tool: Tool | None) -> bool:
+    """Return True if a tool is a chat. The journal keeps its run, so that it may be executed again after a crash."""
+    return tool is not None and isinstance(get_root(tool), ChatTool)
+
+
+def complete_result(call: ToolCall, result: ToolResult, reply: Reply[Any]) -> ToolResult:
+    """Return the result of a call of a chat: it waits if the chat waits, and says what the chat used."""
+    if reply.pending:
+        error = ApprovalRequired(call.name, reply.pending[0])
+        return ToolResult(call.id, call.name, error=error, attempts=0, duration=result.duration)
+    return replace_result(result, meta={**result.meta, _DELEGATION: make_delegation(call, reply).to_dict()})
+
+
+def make_delegation(call: ToolCall, reply: Reply[Any]) -> Delegation:
+    """Return what the run of a chat used."""
+    calls = len(reply.calls) + sum(each.calls for each in reply.delegations)
+    return Delegation(
+        call.name,
+        call.id,
+        reply.run,
+        reply.finish,
+        reply.usage,
+        reply.cost,
+        count_steps(reply),
+        calls,
+        reply.delegations,
+    )
+
+
+def count_steps(reply: Reply[Any]) -> int:
+    """Return the number of model turns of a run, including those of the chats that it called."""
+    waiting = sum(map(count_steps, reply.waiting.values()))
+    return reply.turns + waiting + sum(each.steps for each in reply.delegations)
+
+
+def restore_delegation(plan: RunPlan, delegation: Delegation, counted: Reply[Any] | None) -> None:
+    """Count what a chat used in an earlier process, except what the run that was saved has `counted` of it."""
+    plan.spending.add(delegation.usage, delegation.cost, delegation.steps)
+    if counted is not None:
+        used = Usage(*[-getattr(counted.usage, name) for name in Usage.__slots__])
+        plan.spending.add(used, None if counted.cost is None else -counted.cost, -count_steps(counted))
+    if (state := get_state(plan.box).run) is not None:
+        state.add_delegated(delegation.calls)
+
+
+def get_delegation(result: ToolResult) -> Delegation | None:
+    """Return what the chat used that made a result, or None if no chat made it."""
+    found = result.meta.get(_DELEGATION)
+    return None if found is None else Delegation.from_dict(found)
+
+
+def _dump_call(result: ToolResult) -> dict[str, Any] | None:
+    # A call that waits for approval has not run. Another process asks again, with a request that it signs.
+    if isinstance(result.error, ApprovalRequired):
+        return None
+    found = result.meta.get(_DELEGATION)
+    return dump_result(result) | ({} if found is None else {_DELEGATION: found})
+
+
+def _load_call(data: Mapping[str, Any]) -> ToolResult:
+    if _DELEGATION not in data:
+        return load_result(data)
+    given = dict(data)
+    found = given.pop(_DELEGATION)
+    return replace_result(load_result(given), meta={_DELEGATION: found})
+
+
+CALL_SERIALIZER: Final = OutcomeSerializer(_dump_call, _load_call)

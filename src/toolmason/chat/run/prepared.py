@@ -1,0 +1,86 @@
+"""Execute a run that was prepared: the loop, its journal, and what happens if it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
+from toolmason._core.values.messages import Message
+from toolmason.chat.events import Event
+from toolmason.chat.loop import Advisor, ModelTurn, chain
+from toolmason.chat.run.plan import CURRENT_RUN
+from toolmason.chat.run.resume import ResumedRun
+from toolmason.chat.run.run import Run
+from toolmason.chat.tools import RequestTools
+from toolmason.providers.conversation import repair
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PreparedRun:
+    """A run that is about to start, or to continue."""
+
+    run: Run
+    new_messages: list[Message]
+    tool_choice: ToolChoice | str | None
+    advisors: Sequence[Advisor]
+    options: Mapping[str, Any]
+    """Options of the model."""
+    resumed: ResumedRun | None = None
+
+    async def execute(self, is_cancelled: Callable[[], bool]) -> None:
+        """Run the turns and calls, until the run ends. `is_cancelled` returns True after `Chat.cancel`."""
+        run = self.run
+        token = CURRENT_RUN.set(run.plan)
+        try:
+            runtime = run.plan.runtime
+            async with nullcontext() if runtime is None else runtime.execute(run.plan.run_id) as execution:
+                run.plan.execution = execution
+                try:
+                    await self._run_loop()
+                except asyncio.CancelledError:
+                    run.mark_cancelled()
+                    task = asyncio.current_task()
+                    if task is None or not is_cancelled():
+                        raise
+                    task.uncancel()
+                except TimeoutError:
+                    if not run.is_over_limit():
+                        raise
+                    run.finish = "limit"
+                if execution is not None:
+                    await execution.end(run.finish, run.summarize)
+        except asyncio.CancelledError:
+            run.mark_cancelled()
+            raise
+        finally:
+            CURRENT_RUN.reset(token)
+
+    async def _run_loop(self) -> None:
+        run, resumed = self.run, self.resumed
+        step = chain(self.advisors, run.ask_model)
+        if resumed is None:
+            if run.plan.execution is not None:
+                await run.begin(self.new_messages, run.plan.execution)
+            await run.record(self.new_messages)
+        # Close interrupted calls first: providers reject a call without a result.
+        repaired = repair(run.messages)
+        request = ModelRequest(await run.get_visible_messages(repaired), run.plan.box, self.tool_choice, self.options)
+        turn = ModelTurn(request, 1, run.plan.conversation, run)
+        if resumed is None:
+            run.messages[:] = repaired
+        elif (next_turn := await resumed.resume(run, turn)) is None:
+            return
+        else:
+            turn = next_turn
+        if await run.must_stop():
+            run.finish = "limit"
+            return
+        await run.finish_with(await step(turn))
+
+
+Prepare: TypeAlias = Callable[[Callable[[Event], None] | None, RequestTools], Coroutine[Any, Any, PreparedRun]]
+"""Function that prepares a run: of the function that emits its events, and its tools."""

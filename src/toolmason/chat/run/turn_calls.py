@@ -1,0 +1,142 @@
+"""Run the calls of a turn, each once, and record them as effects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from toolmason._core.call.batch import Batch, get_max_parallel
+from toolmason._core.define.tool import Tool
+from toolmason._core.run.call_log import CALL_LOG
+from toolmason._core.toolbox.approvals import restore_call
+from toolmason._core.toolbox.toolbox import get_state
+from toolmason._core.values.definition import ToolDefinition
+from toolmason._core.values.results import ToolCall, ToolResult, replace_result
+from toolmason._text import to_line
+from toolmason.chat.durable.effects import RunEffect, Work, make_reconciler
+from toolmason.chat.events import CallFinished, CallProgress, CallStarted
+from toolmason.chat.reply import make_cancelled_result
+from toolmason.chat.run.delegation import (
+    CALL_SERIALIZER,
+    complete_result,
+    get_delegation,
+    is_chat_tool,
+    restore_delegation,
+)
+from toolmason.chat.run.plan import RunPlan
+from toolmason.errors import UnknownOutcome, UnknownTool
+
+
+class TurnCalls:
+    """Runner of the calls that a model requests."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        self.plan = plan
+        self._offered: Sequence[ToolDefinition] = ()
+        self._offered_names: frozenset[str] = frozenset()
+
+    def offer(self, tools: Sequence[ToolDefinition]) -> None:
+        """Set the tools of the last request. The model cannot call other tools of the toolbox."""
+        if self._offered is not tools:
+            self._offered, self._offered_names = tools, frozenset([tool.name for tool in tools])
+
+    async def run(
+        self, number: int, calls: Sequence[ToolCall], results: list[ToolResult], remaining: float | None
+    ) -> list[ToolResult]:
+        """Run calls concurrently or in order, each once. If the batch is cancelled, `results` has those so far."""
+        if len(calls) == 1 and remaining is None:
+            # Fast path for the common case, one call: no batch is needed.
+            return [await self.run_call(number, 0, calls[0])]
+        indexes = {id(call): index for index, call in enumerate(calls)}
+        max_parallel = get_max_parallel(self.plan.strategy, get_state(self.plan.box).policy.max_parallel)
+        batch = Batch(calls, results, max_parallel, remaining, "run timeout")
+        return await batch.run(
+            lambda call, _: self.run_call(number, indexes[id(call)], call), [self._is_barrier(call) for call in calls]
+        )
+
+    async def run_call(self, number: int, index: int, call: ToolCall, work: Work | None = None) -> ToolResult:
+        """Run one call, and report its start and its end."""
+        emit, work = self.plan.emit, work or partial(self.call_tool, call)
+        if emit is None:
+            return await self.run_effect(number, index, call, work)
+        emit(CallStarted(call))
+        try:
+            result = await self.run_effect(number, index, call, work)
+        except asyncio.CancelledError:
+            emit(CallFinished(call, make_cancelled_result(call)))
+            raise
+        emit(CallFinished(call, result))
+        return result
+
+    async def run_effect(self, number: int, index: int, call: ToolCall, work: Work) -> ToolResult:
+        """Return the result of a call: from the journal, by running it, or as an unknown outcome."""
+        if self.plan.execution is None:
+            result: ToolResult = await work()
+            return result
+        was_run = False
+
+        async def run_work() -> ToolResult:
+            nonlocal was_run
+            was_run = True
+            performed: ToolResult = await work()
+            return performed
+
+        tool = self._find_tool(call.name)
+        options = None if tool is None else tool.options
+        repeatable = options is None or options.repeatable or is_chat_tool(tool)
+        effect = self._make_effect(f"{number}/{index}/{call.name}", call, repeatable=repeatable)
+        try:
+            result = await self.plan.execution.perform(
+                effect, run_work, CALL_SERIALIZER, make_reconciler(call, options, self.plan.context)
+            )
+        except UnknownOutcome as unknown_outcome:
+            return ToolResult(call.id, call.name, error=unknown_outcome, attempts=0)
+        if result.call_id != call.id:
+            result = replace_result(result, call_id=call.id)
+        if not was_run:
+            # Calls of an earlier process count as well: resuming a run does not raise its limits.
+            await restore_call(get_state(self.plan.box), call, result)
+            if (delegation := get_delegation(result)) is not None:
+                counted, _ = self.plan.resumed.pop(call.id, (None, ()))
+                restore_delegation(self.plan, delegation, counted)
+        return result
+
+    def _find_tool(self, name: str) -> Tool | None:
+        """Return the tool that a call refers to, or None if only a resolver may know it."""
+        try:
+            return self.plan.box[name]
+        except KeyError:
+            return None
+
+    async def call_tool(self, call: ToolCall) -> ToolResult:
+        """Run a call of a tool that was offered."""
+        if (answer := self.plan.answer) is not None and answer.is_answer([call]):
+            return await answer.take(call)
+        offered_names = self._offered_names
+        tool = None if call.name in offered_names else self._find_tool(call.name)
+        if tool is not None and tool.name not in offered_names:
+            error = UnknownTool(call.name, sorted(offered_names))
+            CALL_LOG.debug("%s [%s] is not offered in this turn", tool.name, to_line(call.id))
+            return ToolResult(call.id, call.name, error=error, attempts=0)
+        emit = self.plan.emit
+        on_progress = None if emit is None else (lambda report: emit(CallProgress(report)))
+        result = await self.plan.box.call(call, context=self.plan.context, on_progress=on_progress)
+        return self.complete(call, result) if self.plan.answered else result
+
+    def complete(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Return a result with what is known of the chat that made it, if it is one of a chat."""
+        reply = self.plan.answered.pop(call.id, None)
+        if reply is None:
+            return result
+        if reply.pending:
+            self.plan.waiting[call.id] = reply
+        return complete_result(call, result, reply)
+
+    def _make_effect(self, key: str, call: ToolCall, *, repeatable: bool) -> RunEffect:
+        arguments = call.arguments if isinstance(call.arguments, dict) else {"text": str(call.arguments or "")}
+        return RunEffect(self.plan.run_id, key, "tool", call.name, arguments, repeatable=repeatable)
+
+    def _is_barrier(self, call: ToolCall) -> bool:
+        tool = self._find_tool(call.name)
+        return tool is not None and tool.options.runs_alone
