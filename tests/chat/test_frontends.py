@@ -11,10 +11,11 @@ from pydantic import BaseModel
 from chat.asgi_client import request
 from house.source import ROOT
 from toolmason import Allow, Toolbox, ToolCall, ToolContext, tool
-from toolmason.chat import Chat, Done, Event, TextDelta, WindowMemory, load_event, sse
+from toolmason.chat import Chat, Done, Event, Message, TextDelta, WindowMemory, load_event, sse
 from toolmason.chat.frontends import chat_app as served
 from toolmason.errors import ConfigError, ModelError
 from toolmason.mcp import token_is
+from toolmason.models import ModelReply
 from toolmason.testing import ScriptedModel
 
 SCHEMA = json.loads((ROOT / "docs/reference/events.schema.json").read_text("utf-8"))
@@ -522,3 +523,51 @@ async def test_a_typed_answer_is_shown_as_data_and_not_as_a_call(protocol):
     assert b"tool-input-start" not in answer.body
     for event in answer.events if protocol == "events" else ():
         Draft202012Validator(SCHEMA).validate(event)
+
+
+# --- chats that are tools -----------------------------------------------------------------------
+
+
+def clerk_of(**options: Any) -> Any:
+    def answer(request: Any) -> Any:
+        if any(message.role == "assistant" for message in request.messages):
+            return "The clerk paid."
+        return ModelReply(Message("assistant", "", [PAY], provider_state={"items": ["secret"]}), finish="calls")
+
+    return Chat(ScriptedModel([answer] * 9), [pay], **options).as_tool("clerk", "Ask the clerk.")
+
+
+@pytest.mark.parametrize("protocol", ["events", "ag-ui", "vercel"])
+async def test_a_chat_that_is_a_tool_shows_its_events_and_waits_for_its_approvals(protocol):
+    PAID.clear()
+    box = Toolbox(clerk_of(), approval_key="k" * 32)
+    app = sse(Chat(ScriptedModel([[ToolCall("c9", "clerk", {"prompt": "Pay."})], "Done."]), box), protocol=protocol)
+    first = await request(app, asked(protocol))
+
+    assert "secret" not in first.body.decode()
+    if protocol == "events":
+        inner = [event for event in first.events if event["type"] == "Delegated"]
+        [waiting] = first.events[-1]["reply"]["pending"]
+        assert (waiting["path"], waiting["tool"]) == ("clerk / pay", "pay")
+        answer = {"answers": {waiting["id"]: True}}
+        for event in inner:
+            Draft202012Validator(SCHEMA).validate(event)
+    elif protocol == "ag-ui":
+        inner = [event["value"] for event in first.events if event.get("name") == "toolmason.delegated"]
+        [waiting] = first.events[-1]["outcome"]["interrupts"]
+        assert (waiting["toolCallId"], waiting["metadata"]["path"]) == ("c9", "clerk / pay")
+        answer = {"resume": [{"interruptId": waiting["id"], "status": "resolved", "payload": {"approved": True}}]}
+    else:
+        inner = [event["data"] for event in first.events if event["type"] == "data-delegated"]
+        [waiting] = [event for event in first.events if event["type"] == "tool-approval-request"]
+        assert waiting["toolCallId"] == "c9"
+        part = {"type": "dynamic-tool", "toolName": "clerk", "toolCallId": "c9", "state": "approval-responded",
+                "input": {}, "approval": {"id": waiting["approvalId"], "approved": True}}  # fmt: skip
+        said = {"id": first.events[0]["messageId"], "role": "assistant", "parts": [part]}
+        answer = {"messages": [*asked(protocol)["messages"], said]}
+    assert {event["event"]["type"] for event in inner} >= {"CallStarted", "CallFinished", "StepFinished"}
+
+    body = answer if protocol == "events" else asked(protocol) | answer
+    second = await request(app, body)
+    assert "Done." in "".join(str(event.get("text") or event.get("delta") or "") for event in second.events)
+    assert PAID == [5]

@@ -122,6 +122,17 @@ async def pay(amount: int) -> dict[str, Any]:
     return {"paid": amount}
 
 
+def _ask_clerk(request: Any) -> Any:
+    replies = sum(message.role == "assistant" for message in request.messages)
+    return [[("add", {"a": 1, "b": 2}), ("pay", {"amount": 5})], "The clerk paid."][replies]
+
+
+def make_box() -> Toolbox:
+    """Return the tools; one is a chat, of which a call waits for approval."""
+    clerk = Chat(ScriptedModel([_ask_clerk] * 50), [add, pay]).as_tool("clerk", "Ask the clerk.")
+    return Toolbox(add, fail, pay, clerk, approval_key="k" * 32)
+
+
 class Thinking(ScriptedModel):
     """A model that streams reasoning first, and its text in odd pieces."""
 
@@ -147,8 +158,9 @@ def make_script(rng: random.Random) -> tuple[list[Any], bool]:
         calls = []
         for place in range(rng.randrange(1, 4)):
             call_id = rng.choice(["", "same", f"c{turn}-{place}"])
-            name = rng.choice(["add", "add", "fail", "pay", "nothing"])
+            name = rng.choice(["add", "add", "fail", "pay", "clerk", "nothing"])
             arguments = {"add": {"a": 1, "b": rng.randrange(9)}, "fail": {"reason": "no"}, "pay": {"amount": 5}}
+            arguments["clerk"] = {"prompt": "Pay."}
             calls.append(ToolCall(call_id, name, arguments.get(name, {"x": 'quote " and \\u2028'})))
         turns.append(calls)
     fails = rng.random() < 0.1
@@ -161,7 +173,7 @@ async def record(protocol: str, seed: int) -> dict[str, Any]:
     script, fails = make_script(rng)
     model = Thinking(script)
     model.seed = seed
-    app = sse(Chat(model, Toolbox(add, fail, pay, approval_key="k" * 32)), protocol=protocol)  # type: ignore[arg-type]
+    app = sse(Chat(model, make_box()), protocol=protocol)  # type: ignore[arg-type]
     body = _make_body(protocol, [], [])
     streams = [await request(app, body)]
     events = await _own_events(script, seed)
@@ -182,7 +194,7 @@ async def _own_events(script: list[Any], seed: int) -> dict[str, Any]:
     """Return what the first stream of the run holds, from our own events."""
     model = Thinking(script)
     model.seed = seed
-    app = sse(Chat(model, Toolbox(add, fail, pay, approval_key="k" * 32)))
+    app = sse(Chat(model, make_box()))
     events = (await request(app, {"prompt": "hi"})).events
     finished = [event for event in events if event["type"] == "CallFinished"]
     waiting = {"approval_required"}
@@ -217,9 +229,10 @@ def _make_body(protocol: str, pending: list[str], events: list[Any]) -> dict[str
         return {"threadId": "t", "runId": "r", "messages": messages, "tools": [], "context": [], "resume": resume}
     user = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
     asked = {event["approvalId"]: event["toolCallId"] for event in events if event["type"] == "tool-approval-request"}
+    names = {event["toolCallId"]: event["toolName"] for event in events if event["type"] == "tool-input-start"}
     parts = [
-        {"type": "dynamic-tool", "toolName": "pay", "toolCallId": asked[name], "state": "approval-responded",
-         "input": {"amount": 5}, "approval": {"id": name, "approved": True}}
+        {"type": "dynamic-tool", "toolName": names[asked[name]], "toolCallId": asked[name],
+         "state": "approval-responded", "input": {"amount": 5}, "approval": {"id": name, "approved": True}}
         for name in pending
     ]  # fmt: skip
     answered = [{"id": events[0]["messageId"], "role": "assistant", "parts": parts}] if parts else []

@@ -19,6 +19,7 @@ from toolmason.chat.frontends.frontend import (
     PartEncoder,
     TextKind,
     describe_reply,
+    find_call_id,
     get_field,
     parse_verdict,
 )
@@ -160,22 +161,27 @@ class AgUiEncoder(PartEncoder):
         yield {"type": "CUSTOM", "name": "toolmason.answer", "value": event.data}
 
     @override
+    def make_delegated(self, data: Data) -> Iterator[Data]:
+        yield {"type": "CUSTOM", "name": "toolmason.delegated", "value": data}
+
+    @override
     def finish(self, reply: Reply[Any]) -> Iterator[Data]:
         outcome: Data = {"type": "cancelled" if reply.finish == "cancelled" else "success"}
         if reply.pending:
-            outcome = {"type": "interrupt", "interrupts": [_make_interrupt(request) for request in reply.pending]}
+            interrupts = [_make_interrupt(reply, request) for request in reply.pending]
+            outcome = {"type": "interrupt", "interrupts": interrupts}
         usage = {"inputTokens": reply.usage.input_tokens, "outputTokens": reply.usage.output_tokens}
         result = {name: value for name, value in describe_reply(reply).items() if name in ("finish", "output")}
         data = {"threadId": self._thread, "runId": self._run, "outcome": outcome, "result": result, "usage": [usage]}
         yield {"type": "RUN_FINISHED", **data}
 
 
-def _make_interrupt(request: ApprovalRequest) -> Data:
+def _make_interrupt(reply: Reply[Any], request: ApprovalRequest) -> Data:
     return {
         "id": request.id,
         "reason": "toolmason:approval",
-        "message": request.preview or f"Allow {request.tool}?",
-        "toolCallId": request.call_id,
+        "message": request.preview or f"Allow {request.path}?",
+        "toolCallId": find_call_id(reply, request),
         "responseSchema": _ANSWER_SCHEMA,
-        "metadata": {"tool": request.tool, "arguments": dict(request.arguments)},
+        "metadata": {"tool": request.tool, "path": request.path, "arguments": dict(request.arguments)},
     }

@@ -9,13 +9,13 @@ from typing import Any, Final, Literal, Protocol
 
 from pydantic_core import to_json, to_jsonable_python
 
-from toolmason._core.call.approval import Allow, ApprovalVerdict, Deny, Edit
+from toolmason._core.call.approval import Allow, ApprovalRequest, ApprovalVerdict, Deny, Edit
 from toolmason._core.catalog.catalog import FINAL_ANSWER
 from toolmason._core.toolbox.exchange import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta, Usage
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.answers import AnswerProgress
-from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Done, Event, StepFinished
+from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Delegated, Done, Event, StepFinished
 from toolmason.chat.reply import Reply
 from toolmason.errors import ConfigError
 
@@ -128,6 +128,7 @@ class PartEncoder(ABC):
             CallProgress: self.make_progress,
             CallFinished: self._end_call,
             AnswerProgress: self.make_answer,
+            Delegated: lambda event: self.make_delegated(describe_event(event)),
         }
 
     def encode(self, event: Event) -> Iterator[Data]:
@@ -228,6 +229,10 @@ class PartEncoder(ABC):
         """Yield a typed answer, as far as it is written."""
 
     @abstractmethod
+    def make_delegated(self, data: Data) -> Iterator[Data]:
+        """Yield an event of a chat that was called as a tool."""
+
+    @abstractmethod
     def finish(self, reply: Reply[Any]) -> Iterator[Data]:
         """Yield the end of the run."""
 
@@ -284,14 +289,27 @@ class EventEncoder:
         if isinstance(event, Done):
             yield {"type": "Done", "reply": describe_reply(event.reply)}
             return
-        data = event.to_dict()
-        if isinstance(event, StepFinished):
-            data["reply"]["message"].pop("provider_state", None)
-        yield data
+        yield describe_event(event)
 
     def fail(self, code: str, message: str) -> Iterator[Data]:
         """Yield the error."""
         yield {"type": "Failed", "error": {"code": code, "message": message}}
+
+
+def describe_event(event: Event) -> Data:
+    """Return what a front end may know of an event."""
+    data = event.to_dict()
+    if isinstance(event, StepFinished):
+        data["reply"]["message"].pop("provider_state", None)
+    elif isinstance(event, Delegated):
+        data["event"] = describe_event(event.event)
+    return data
+
+
+def find_call_id(reply: Reply[Any], request: ApprovalRequest) -> str:
+    """Return the ID of the call of a reply that waits for a request: its own call, or that of a chat."""
+    found = (call_id for call_id, waiting in reply.waiting.items() if request in waiting.pending)
+    return next(found, request.call_id)
 
 
 def describe_reply(reply: Reply[Any]) -> Data:
@@ -309,4 +327,4 @@ def describe_reply(reply: Reply[Any]) -> Data:
     }
 
 
-_REQUEST_FIELDS: Final = ("id", "call_id", "tool", "arguments", "preview", "effects", "expires", "reason")
+_REQUEST_FIELDS: Final = ("id", "call_id", "tool", "path", "arguments", "preview", "effects", "expires", "reason")

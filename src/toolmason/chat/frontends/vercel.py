@@ -152,6 +152,10 @@ class VercelEncoder(PartEncoder):
         yield {"type": "data-answer", "id": "answer", "data": event.data}
 
     @override
+    def make_delegated(self, data: Data) -> Iterator[Data]:
+        yield {"type": "data-delegated", "data": data, "transient": True}
+
+    @override
     def finish(self, reply: Reply[Any]) -> Iterator[Data]:
         if reply.finish == "cancelled":
             yield {"type": "abort", "reason": "cancelled"}
