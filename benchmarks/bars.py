@@ -108,6 +108,10 @@ def _others() -> list[Bar]:
             for steps in (50, 200, 800, 3200)
         ),
         *(
+            Bar(f"typed answer, N={steps}", "Run in memory with a typed answer", f"toolmason, N={steps}", "x text")
+            for steps in (50, 200, 800)
+        ),
+        *(
             Bar(f"HTTP, serve(): {column}", HTTP, SERVE, column)
             for column in ("x bare", "x faster than the SDK's best", "p99 / p50")
         ),

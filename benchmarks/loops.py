@@ -9,6 +9,7 @@ import multiprocessing
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import loop_peers
@@ -31,9 +32,12 @@ TIMES_FLOOR = 2.0
 """Maximum ratio of the cost of a step to the hand-written loop's, over HTTP, in the longest run."""
 TIMES_LLM = 1.0
 """Maximum ratio of the cost of a step to that of `llm`, in memory, for each length."""
+TIMES_UNTYPED = 1.1
+"""Maximum ratio of the cost of a step in a run with a typed answer to one without, for each length."""
 SLOW_SECONDS = 1.0
 """A contender whose run takes longer is not measured with more steps."""
 LLM = "llm, chain"
+NO_LIMITS = Limits(steps=None, calls=None, per_tool=None)
 TEXT = '{"a": 1, "b": 2}'
 add = TWO_INTS.on_loop
 
@@ -57,7 +61,27 @@ def table(rounds: int, *, with_peers: bool) -> list[Table]:
                 notes.append(f"Not measured: {name}: {type(error).__name__}: {str(error).splitlines()[0]}")
     taken = _taken(runs, rounds, STEPS)
     memory = Table("Run in memory", _columns(STEPS), _rows(taken, STEPS, _constant), notes)
-    return [memory, _against_llm(taken), _over_the_wire(rounds)]
+    return [memory, _against_llm(taken), _with_answers(rounds), _over_the_wire(rounds)]
+
+
+def _with_answers(rounds: int) -> Table:
+    """Compare a run with a typed answer with one whose answer is text."""
+    models = {name: StepModel(0, TEXT) for name in ("typed", "text")}
+    outputs = {"typed": _Arguments, "text": None}
+    chats = {name: Chat(model, Toolbox(_ADD), limits=NO_LIMITS, output=outputs[name]) for name, model in models.items()}
+
+    async def send(name: str, steps: int) -> None:
+        models[name].left = steps
+        await chats[name].send("go")
+
+    # The first round compiles the type, which a program does once for each chat.
+    taken = _taken({name: partial(send, name) for name in chats}, rounds, WIRE_STEPS)
+    limit = f"≤ {TIMES_UNTYPED:g} x"
+    rows = []
+    for steps in WIRE_STEPS:
+        ratio = _ratio(taken["typed"][steps], taken["text"][steps])
+        rows.append(Row(f"toolmason, N={steps}", [ratio], limit, verdict(ratio, TIMES_UNTYPED)))
+    return Table("Run in memory with a typed answer", ("x text",), rows)
 
 
 def _over_the_wire(rounds: int) -> Table:
@@ -173,14 +197,14 @@ class StepModel:
 
     name = "steps"
 
-    def __init__(self, steps: int) -> None:
-        self.left = steps
+    def __init__(self, steps: int, answer: str = "done") -> None:
+        self.left, self.answer = steps, answer
 
     async def respond(self, request: ModelRequest) -> ModelReply:
         """Ask for one call, or answer."""
         del request
         if not self.left:
-            return ModelReply(Message("assistant", "done"))
+            return ModelReply(Message("assistant", self.answer))
         self.left -= 1
         return ModelReply(Message("assistant", (), [ToolCall(f"c{self.left}", "add", TEXT)]), finish="calls")
 
@@ -194,7 +218,6 @@ _ADD = tool(read_only=True, repeats="allow")(add)
 
 async def ours(steps: int) -> object:
     """Run a chat."""
-    limits = Limits(steps=None, calls=None, per_tool=None)
-    reply = await Chat(StepModel(steps), Toolbox(_ADD), limits=limits).send("go")
+    reply = await Chat(StepModel(steps), Toolbox(_ADD), limits=NO_LIMITS).send("go")
     assert len(reply.results) == steps  # noqa: S101 - a run that ends early would look fast
     return reply

@@ -125,10 +125,16 @@ class ModelRequest:
         Unlike `dataclasses.replace`, it does not validate and convert the fields again.
         """
         copied = object.__new__(ModelRequest)
-        for name in ModelRequest.__slots__:
-            object.__setattr__(copied, name, changes.get(name, getattr(self, name)))
-        object.__setattr__(copied, "messages", tuple(messages))
+        for name, get_field, set_field in _REQUEST_FIELDS:
+            set_field(copied, changes[name] if name in changes else get_field(self))
+        _set_messages(copied, tuple(messages))
         return copied
+
+
+_REQUEST_FIELDS: Final = tuple(
+    (name, vars(ModelRequest)[name].__get__, vars(ModelRequest)[name].__set__) for name in ModelRequest.__slots__
+)
+_set_messages: Final = vars(ModelRequest)["messages"].__set__
 
 
 def _to_messages(given: Any) -> tuple[Message, ...]:
