@@ -122,7 +122,7 @@ test-faults: $(READY) ## Run the catalogue of faults, each in a process of its o
 kills: $(READY) ## Kill a durable run at more than a hundred points, and go on with it
 	@$(BIN)/python -m pytest --full --timeout=3600 $(PYTEST_FLAGS) tests/chat/test_durable.py
 
-mutants: $(READY) ## Break the source in 60 places, one at a time, and check that a test fails
+mutants: $(READY) ## Break the source in 65 places, one at a time, and check that a test fails
 	@$(BIN)/python tests/judges/mutants.py $(MUTANT_FLAGS)
 
 clean: ## Remove what the other targets made
