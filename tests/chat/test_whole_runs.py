@@ -6,7 +6,7 @@ import json
 import pytest
 
 from toolmason import Allow, Chat, Image, McpServer, Message, Retry, Toolbox, ToolCall, tool
-from toolmason.chat import SqliteMemory, WindowMemory
+from toolmason.chat import SqliteMemory, SqliteRuntime, WindowMemory
 from toolmason.chat.loop import ToolLoop
 from toolmason.errors import ConfigError, DefinitionError
 from toolmason.extend import StaticResolver
@@ -68,6 +68,49 @@ async def test_a_result_that_is_left_out_is_still_told_as_missing(memory):
 
     [first, second] = model.requests[1].messages[-1].results
     assert (first.text, second.error is not None) == ("2", True)
+
+
+@pytest.mark.parametrize("history", [True, False], ids=["history", "memory only"])
+async def test_results_that_come_after_another_message_still_join_their_calls(memory, history):
+    model, box = (
+        ScriptedModel([ask(("mul", {"a": 1, "b": 2}), ("half", {"a": 3})), "Wait.", "2", "?"]),
+        Toolbox(mul, half),
+    )
+    chat = Chat(model, box, execute=False, memory=memory, history=history)
+    reply = await chat.send("x", conversation="u")
+    await chat.send("Hurry.", conversation="u")
+
+    results = await box.call_all(reply.calls)
+    await chat.send(Message("tool", results=results), conversation="u")
+
+    assert [result.text for result in model.requests[2].messages[2].results] == [result.text for result in results]
+    assert check_conversation(model.requests[2].messages) == []
+
+
+async def test_the_rest_of_the_results_joins_the_first_ones(memory):
+    model, box = ScriptedModel([ask(("mul", {"a": 1, "b": 2}), ("half", {"a": 3})), "Wait.", "2"]), Toolbox(mul, half)
+    chat = Chat(model, box, execute=False, memory=memory)
+    reply = await chat.send("x", conversation="u")
+    results = await box.call_all(reply.calls)
+
+    for result in results:
+        await chat.send(Message("tool", results=[result]), conversation="u")
+
+    assert [result.text for result in model.requests[2].messages[2].results] == [result.text for result in results]
+
+
+async def test_a_durable_run_with_late_results_keeps_its_answer(tmp_path):
+    """The key of an appended message was its index, which the repair of a conversation changes."""
+    box, kept, runtime = Toolbox(mul), SqliteMemory(tmp_path / "chat.db"), SqliteRuntime(tmp_path / "runs.db")
+    chat = Chat(ScriptedModel([MUL, "Wait.", "48"]), box, execute=False, memory=kept, runtime=runtime)
+    reply = await chat.send("x", conversation="u")
+    await chat.send("Hurry.", conversation="u")
+
+    await chat.send(Message("tool", results=await box.call_all(reply.calls)), conversation="u")
+
+    assert [message.text for message in await kept.load("u")][-1] == "48"
+    kept.close()
+    runtime.close()
 
 
 @pytest.mark.row("SP-42")
@@ -186,7 +229,7 @@ def test_a_second_tool_loop_is_refused():
 
 
 @pytest.mark.row("SP-45")
-async def test_without_history_the_last_calls_and_results_are_shown_whatever_the_memory_shows():
+async def test_without_history_the_question_and_the_last_calls_are_shown_whatever_the_memory_shows():
     class Forgetful:
         def __init__(self):
             self.messages = []
@@ -202,8 +245,8 @@ async def test_without_history_the_last_calls_and_results_are_shown_whatever_the
     await Chat(model, [mul, half], system="Be brief.", memory=Forgetful(), history=False).send("x")
 
     for request, name in zip(model.requests[1:], ["mul", "half"], strict=True):
-        assert [message.role for message in request.messages] == ["system", "assistant", "tool"]
-        assert request.messages[1].calls[0].name == name
+        assert [message.role for message in request.messages] == ["system", "user", "assistant", "tool"]
+        assert request.messages[2].calls[0].name == name
         assert check_conversation(request.messages) == []
 
 

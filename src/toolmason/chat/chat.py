@@ -320,6 +320,7 @@ class Chat(Generic[OutputT]):
         # This chat may have a system message that the saved run did not have.
         saved_system = len(reply.messages) - len(_drop_system(reply.messages))
         prepared_run.run.history_length = reply.history_length - saved_system
+        prepared_run.run.recorded = results_index - reply.history_length
         verified = verify_decisions(prepared_run.run.plan.box, decisions)
         prepared_run.resumed = ResumedRun(reply, reply.messages[results_index].results, verified)
         return prepared_run

@@ -127,8 +127,12 @@ class SqliteMemory:
 
 
 def _insert_messages(db: sqlite3.Connection, conversation: str, messages: Sequence[Message]) -> None:
-    rows = [(conversation, json.dumps(message.to_dict())) for message in messages]
+    rows = [(conversation, _dump(message)) for message in messages]
     db.executemany("INSERT INTO messages (conversation, message) VALUES (?, ?)", rows)
+
+
+def _dump(message: Message) -> str:
+    return json.dumps(message.to_dict())
 
 
 def split_new_messages(history: Sequence[Message], new: Sequence[Message]) -> tuple[list[Message], list[Message]]:
@@ -152,8 +156,16 @@ def split_new_messages(history: Sequence[Message], new: Sequence[Message]) -> tu
     return [*history], [*new]
 
 
-def complete_last_turn(loaded: Sequence[Message], messages: Sequence[Message]) -> Sequence[Message]:
-    """Return what a memory shows, with the last calls of a conversation and their results if it leaves them out."""
+def complete_last_turn(
+    loaded: Sequence[Message], messages: Sequence[Message], new: Sequence[Message]
+) -> Sequence[Message]:
+    """Return what a memory shows, with what it leaves out of a run: the `new` messages of the user, the last calls."""
+    shown = [*map(_dump, loaded)]
+    said = [message for message in new if message.role == "user" and _dump(message) not in shown]
+    if said:
+        of_run = {*map(_dump, new)}
+        place = next((index for index, text in enumerate(shown) if text in of_run), len(shown))
+        loaded = [*loaded[:place], *said, *loaded[place:]]
     if len(messages) < 2 or not messages[-1].results:  # noqa: PLR2004 - calls and results
         return loaded
     last_ids = {result.call_id for result in messages[-1].results}

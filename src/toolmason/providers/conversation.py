@@ -119,10 +119,10 @@ def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
 
 
 def _pop_result(answers: list[tuple[int, ToolResult]], after: int, call_id: str) -> ToolResult | None:
-    for index, (number, result) in enumerate(answers):
-        if number >= after and result.call_id == call_id:
-            return answers.pop(index)[1]
-    return None
+    found = [i for i, (number, result) in enumerate(answers) if number >= after and result.call_id == call_id]
+    # A result that came late replaces the report that it is missing.
+    found.sort(key=lambda index: is_unavailable(answers[index][1]))
+    return answers.pop(found[0])[1] if found else None
 
 
 def is_unavailable(result: ToolResult) -> bool:

@@ -65,6 +65,8 @@ class Run:
     steps: list[Step] = field(default_factory=list)
     pending: tuple[ApprovalRequest, ...] = ()
     finish: RunFinish = "stop"
+    recorded: int = 0
+    """Number of messages that the run has recorded, across all processes that executed it."""
     turns: int = 0
     """Number of model turns so far, across all processes that executed the run."""
     last_executed: ModelReply | None = None
@@ -339,7 +341,7 @@ class Run:
             return (*self.system, *visible) if self.system else tuple(visible)
         assert self.plan.memory is not None  # noqa: S101 - checked by Chat
         loaded = await self.plan.memory.load(self.plan.conversation or "")
-        return (*self.system, *complete_last_turn(loaded, self.messages))
+        return (*self.system, *complete_last_turn(loaded, self.messages, self.messages[self.history_length :]))
 
     async def run_calls(self, number: int, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Run the calls of a turn. Every call gets a result, also if the run is cancelled."""
@@ -357,7 +359,8 @@ class Run:
 
     async def record(self, messages: Sequence[Message], *, persist: bool = True) -> None:
         """Append messages to the conversation and, if `persist`, to the memory."""
-        index = len(self.messages) - self.history_length
+        index = self.recorded
+        self.recorded += len(messages)
         self.messages.extend(messages)
         memory = self.plan.memory
         conversation = self.plan.conversation or ""
