@@ -17,9 +17,13 @@ CALLED_BY_US_OR_BY_A_TOOL = {
     "SqliteMemory.append",  # the chat calls it
     "SqliteMemory.append_once",  # the chat calls it
     "SqliteMemory.load",  # the chat calls it
+    "SqliteMemory.load_all",  # the chat calls it
+    "SqliteMemory.replace_once",  # the chat calls it
     "WindowMemory.append",  # the chat calls it
     "WindowMemory.append_once",  # the chat calls it
     "WindowMemory.load",  # the chat calls it
+    "WindowMemory.load_all",  # the chat calls it
+    "WindowMemory.replace_once",  # the chat calls it
 }
 
 

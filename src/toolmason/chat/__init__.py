@@ -7,7 +7,7 @@ from toolmason._lazy import lazy_names
 if TYPE_CHECKING:
     from toolmason._core.run.progress import ProgressReport
     from toolmason._core.toolbox.exchange import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta, Usage
-    from toolmason._core.values.messages import Message
+    from toolmason._core.values.messages import Message, Summary
     from toolmason._core.values.policy import Limits
     from toolmason.chat.answers import Answer, AnswerProgress
     from toolmason.chat.budget import Budget, SqliteBudget
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         CallFinished,
         CallProgress,
         CallStarted,
+        Compacted,
         Delegated,
         Done,
         Event,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from toolmason.chat.loop import Advisor, ModelTurn, NextStep, ToolLoop, before_loop, inside_loop
     from toolmason.chat.memory import Memory, SqliteMemory, WindowMemory
     from toolmason.chat.reply import Delegation, Reply, Step
+    from toolmason.chat.run.compaction import Compact
     from toolmason.chat.run.spending import Price
     from toolmason.chat.search import Search
 
@@ -43,6 +45,8 @@ __all__ = [
     "CallProgress",
     "CallStarted",
     "Chat",
+    "Compact",
+    "Compacted",
     "Completed",
     "Delegated",
     "Delegation",
@@ -65,6 +69,7 @@ __all__ = [
     "SqliteRuntime",
     "Step",
     "StepFinished",
+    "Summary",
     "TextDelta",
     "ThoughtDelta",
     "ToolLoop",
@@ -88,7 +93,7 @@ __getattr__, __dir__ = lazy_names(
             "ThoughtDelta",
             "Usage",
         ),
-        "toolmason._core.values.messages": ("Message",),
+        "toolmason._core.values.messages": ("Message", "Summary"),
         "toolmason._core.values.policy": ("Limits",),
         "toolmason.chat.answers": ("Answer", "AnswerProgress"),
         "toolmason.chat.budget": ("Budget", "SqliteBudget"),
@@ -99,6 +104,7 @@ __getattr__, __dir__ = lazy_names(
             "CallFinished",
             "CallProgress",
             "CallStarted",
+            "Compacted",
             "Delegated",
             "Done",
             "Event",
@@ -109,6 +115,7 @@ __getattr__, __dir__ = lazy_names(
         "toolmason.chat.loop": ("Advisor", "ModelTurn", "NextStep", "ToolLoop", "before_loop", "inside_loop"),
         "toolmason.chat.memory": ("Memory", "SqliteMemory", "WindowMemory"),
         "toolmason.chat.reply": ("Delegation", "Reply", "Step"),
+        "toolmason.chat.run.compaction": ("Compact",),
         "toolmason.chat.run.spending": ("Price",),
         "toolmason.chat.search": ("Search",),
     },

@@ -29,8 +29,9 @@ from toolmason.chat.budget import Budget
 from toolmason.chat.durable.effects import Runtime
 from toolmason.chat.events import Done, Event
 from toolmason.chat.loop import Advisor, order_advisors
-from toolmason.chat.memory import Memory, split_new_messages
+from toolmason.chat.memory import Memory, load_conversation, split_new_messages
 from toolmason.chat.reply import Reply, RunFinish, make_limit_error
+from toolmason.chat.run.compaction import Compact, Compactor
 from toolmason.chat.run.delegation import ChatTool
 from toolmason.chat.run.plan import ExecuteRule, RunPlan, share_budget
 from toolmason.chat.run.prepared import Prepare, PreparedRun
@@ -58,6 +59,7 @@ _OPTION_KINDS: Final = {
     "history": (bool,),
     "approver": (Callable, NoneType),
     "price": (Price, NoneType),
+    "compact": (Compact, NoneType),
 }
 
 
@@ -66,7 +68,7 @@ class Chat(Generic[OutputT]):
 
     With `execute=False`, or a predicate of (request, reply), you run the calls: pass `reply.calls` to `box.call_all`
     and send `reply.extended(results)`. With `history=False`, the model sees only the messages that the memory
-    returns.
+    returns, and those of the current turn.
     """
 
     @explain_arguments
@@ -92,9 +94,10 @@ class Chat(Generic[OutputT]):
         search: Search | str | None = None,
         price: Price | None = None,
         budget: Budget | None = None,
+        compact: Compact | None = None,
     ) -> None:
         given = {"limits": limits, "strategy": strategy, "execute": execute, "history": history, "approver": approver}
-        check_kinds("", {**given, "price": price}, _OPTION_KINDS)
+        check_kinds("", {**given, "price": price, "compact": compact}, _OPTION_KINDS)
         check_object("memory", memory, "SqliteMemory", ("load", "append"))
         check_object("runtime", runtime, "SqliteRuntime", ("execute",))
         check_object("budget", budget, "SqliteBudget", ("find_limit", "add"))
@@ -104,6 +107,7 @@ class Chat(Generic[OutputT]):
         refuse_unsupported_native(self.model, self.box)
         self.limits = get_state(self.box).policy.limits if limits is None else limits
         self.price, self._budget = price, budget
+        self._compact = None if compact is None else compact.for_chat(self.model, price)
         self._system, self._context = system, make_context(context)
         self._options = {**get_model_options(get_state(self.box).policy.context), **(options or {})}
         self._memory, self._history, self._runtime = memory, history, runtime
@@ -320,7 +324,7 @@ class Chat(Generic[OutputT]):
         # This chat may have a system message that the saved run did not have.
         saved_system = len(reply.messages) - len(_drop_system(reply.messages))
         prepared_run.run.history_length = reply.history_length - saved_system
-        prepared_run.run.recorded = results_index - reply.history_length
+        prepared_run.run.recorded = results_index - reply.history_length + reply.compacted[0]
         verified = verify_decisions(prepared_run.run.plan.box, decisions)
         prepared_run.resumed = ResumedRun(reply, reply.messages[results_index].results, verified)
         return prepared_run
@@ -406,11 +410,12 @@ class Chat(Generic[OutputT]):
         if self._system is not None and not system:
             system = (Message("system", self._system),)
         new_messages = _drop_system(new_messages)
-        run = Run(plan, system)
+        run = Run(plan, system, compactor=None if self._compact is None else Compactor(plan, self._compact))
         if saved_messages is not None:
             run.load_history(_drop_system(saved_messages))
         elif self._memory is not None:
-            history, new_messages = split_new_messages(await self.load_history(conversation), new_messages)
+            loaded = await load_conversation(self._memory, conversation or "", whole=self._compact is not None)
+            history, new_messages = split_new_messages(loaded, new_messages)
             run.load_history(history)
         advisors: list[Advisor] = [*self._advisors, *([] if tool_search is None else [tool_search])]
         return PreparedRun(run, new_messages, options.tool_choice, advisors, self._options)

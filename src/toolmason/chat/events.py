@@ -17,6 +17,7 @@ from toolmason._core.toolbox.exchange import (
     TextDelta,
     ThoughtDelta,
 )
+from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.answers import AnswerProgress
 from toolmason.chat.reply import Reply
@@ -55,6 +56,15 @@ class StepFinished(StreamEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class Compacted(StreamEvent):
+    """A summary replaced older messages of the conversation."""
+
+    summary: Message
+    messages: int
+    """Number of messages that it replaced."""
+
+
+@dataclass(frozen=True, slots=True)
 class Done(StreamEvent):
     """End of the run. Always the last event."""
 
@@ -72,6 +82,7 @@ class Delegated(StreamEvent):
     event: Event
 
 
+LOADERS["Message"] = Message.from_dict
 LOADERS["ProgressReport"] = lambda data: ProgressReport(**data)
 LOADERS["Reply[Any]"] = Reply.load
 LOADERS["tuple[str, ...]"] = tuple
@@ -88,6 +99,7 @@ Event: TypeAlias = (
     | CallProgress
     | CallFinished
     | StepFinished
+    | Compacted
     | Delegated
     | Done
 )

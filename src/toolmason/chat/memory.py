@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from toolmason._core.values.messages import Message
 from toolmason._explain import explain_arguments
@@ -18,9 +20,15 @@ from toolmason.chat.durable.sqlite_file import MEMORY_MIGRATIONS, SqliteFile
 from toolmason.errors import ConfigError, ToolmasonError
 from toolmason.providers.conversation import is_unavailable, repair
 
+MAX_UNCOMPACTED_MESSAGES: Final = 1000
+"""Messages of a conversation that `load_all` returns, and that `WindowMemory` holds for it."""
+
 
 class Memory(Protocol):
-    """Store of conversations. With `append_once`, as of `WindowMemory`, a run executed again adds no message twice."""
+    """Store of conversations. With `append_once`, as of `WindowMemory`, a run executed again adds no message twice.
+
+    With `load_all` and `replace_once`, it keeps the summaries of a chat with `compact=`.
+    """
 
     async def load(self, conversation: str) -> Sequence[Message]:
         """Return the messages of a conversation that the model should see, oldest first."""
@@ -41,6 +49,8 @@ class WindowMemory:
         self.messages, self.tokens = messages, tokens
         self._conversations: dict[str, list[Message]] = {}
         self._appended_keys: dict[str, set[str]] = {}
+        self._loaded_whole: set[str] = set()
+        """Conversations that a chat compacts: messages outside the window are still needed."""
 
     async def load(self, conversation: str) -> Sequence[Message]:
         """Return the last messages, in whole turns."""
@@ -50,9 +60,10 @@ class WindowMemory:
         """Append messages to a conversation."""
         stored = self._conversations.setdefault(conversation, [])
         stored.extend(messages)
-        if len(stored) > 2 * self.messages:
+        limit = MAX_UNCOMPACTED_MESSAGES if conversation in self._loaded_whole else self.messages
+        if len(stored) > 2 * limit:
             # Messages that left the window are never returned again.
-            stored[:] = take_window(stored, self.messages, None)
+            stored[:] = take_window(stored, limit, None)
 
     async def append_once(self, conversation: str, key: str, messages: Sequence[Message]) -> None:
         """Append messages, unless this key was used before."""
@@ -61,8 +72,23 @@ class WindowMemory:
             keys.add(key)
             await self.append(conversation, messages)
 
+    async def load_all(self, conversation: str) -> Sequence[Message]:
+        """Return the messages since the last summary, and the summary, also those that are not in the window."""
+        self._loaded_whole.add(conversation)
+        return take_window(repair(self._conversations.get(conversation, ())), MAX_UNCOMPACTED_MESSAGES, None)
+
+    async def replace_once(self, conversation: str, key: str, old: Sequence[Message], new: Message) -> None:
+        """Replace messages by one at the start of the conversation, unless this key was used before."""
+        keys = self._appended_keys.setdefault(conversation, set())
+        stored = self._conversations.get(conversation, [])
+        found = _find_messages([_dump(message) for message in stored], old)
+        if found and key not in keys:
+            keys.add(key)
+            stored[:] = [new, *(message for index, message in enumerate(stored) if index not in found)]
+
     def forget(self, conversation: str) -> None:
         """Delete a conversation."""
+        self._loaded_whole.discard(conversation)
         self._conversations.pop(conversation, None)
         self._appended_keys.pop(conversation, None)
 
@@ -81,17 +107,30 @@ class SqliteMemory:
 
     async def load(self, conversation: str) -> Sequence[Message]:
         """Return the last messages, in whole turns."""
-        return await self._file.read(lambda db: self._load_last(db, conversation))
+        return await self._file.read(lambda db: self._load_last(db, conversation, self.messages, self.tokens))
 
-    def _load_last(self, db: sqlite3.Connection, conversation: str) -> Sequence[Message]:
+    async def load_all(self, conversation: str) -> Sequence[Message]:
+        """Return the messages since the last summary, and the summary, also those that are not in the window."""
+        return await self._file.read(lambda db: self._load_last(db, conversation, MAX_UNCOMPACTED_MESSAGES, None))
+
+    def _load_last(
+        self, db: sqlite3.Connection, conversation: str, max_messages: int, tokens: int | None
+    ) -> Sequence[Message]:
         rows = db.execute("SELECT message FROM messages WHERE conversation=? ORDER BY id DESC", (conversation,))
         found: list[Message] = []
         for (text,) in rows:
             found.append(self._parse_message(text, conversation))
             # A conversation may be years long: stop reading one whole turn beyond the window.
-            if len(found) > self.messages and found[-1].role == "user":
+            if len(found) > max_messages and found[-1].role == "user":
+                found += self._find_summary(db, conversation)
                 break
-        return take_window(repair(found[::-1]), self.messages, self.tokens)
+        return take_window(repair(found[::-1]), max_messages, tokens)
+
+    def _find_summary(self, db: sqlite3.Connection, conversation: str) -> list[Message]:
+        """Return the summary of a conversation, which comes before all its other messages, or an empty list."""
+        rows = db.execute("SELECT message FROM messages WHERE conversation=? ORDER BY id LIMIT 1", (conversation,))
+        first = [self._parse_message(text, conversation) for (text,) in rows if '"summary"' in text]
+        return [message for message in first if message.summary is not None]
 
     def _parse_message(self, text: str, conversation: str) -> Message:
         try:
@@ -115,11 +154,37 @@ class SqliteMemory:
 
         await self._file.write(insert)
 
+    async def replace_once(self, conversation: str, key: str, old: Sequence[Message], new: Message) -> None:
+        """Replace messages by one at the start of the conversation, unless this key was used before.
+
+        The file keeps them in the table `compacted`.
+        """
+
+        def replace(db: sqlite3.Connection) -> None:
+            if not db.execute("INSERT OR IGNORE INTO kept VALUES (?, ?)", (conversation, key)).rowcount:
+                return
+            rows = db.execute("SELECT id, message FROM messages WHERE conversation=? ORDER BY id", (conversation,))
+            stored = rows.fetchall()
+            found = _find_messages([text for _, text in stored], old)
+            if not found:
+                return
+            # Messages that stay, such as the question, may come before the first one that is replaced.
+            start = stored[: found[0] + 1]
+            texts = [_dump(new), *(text for _, text in start[:-1])]
+            replaced = [(start[0][0], conversation, stored[index][1]) for index in found]
+            db.executemany("INSERT INTO compacted VALUES (?, ?, ?)", replaced)
+            db.executemany("DELETE FROM messages WHERE id=?", [(stored[index][0],) for index in found[1:]])
+            changed = [(text, row_id) for (row_id, _), text in zip(start, texts, strict=True)]
+            db.executemany("UPDATE messages SET message=? WHERE id=?", changed)
+
+        await self._file.write(replace)
+
     def forget(self, conversation: str) -> None:
         """Delete a conversation."""
         with self._file.write_transaction() as db:
             db.execute("DELETE FROM messages WHERE conversation=?", (conversation,))
             db.execute("DELETE FROM kept WHERE conversation=?", (conversation,))
+            db.execute("DELETE FROM compacted WHERE conversation=?", (conversation,))
 
     def close(self) -> None:
         """Close the file."""
@@ -133,6 +198,30 @@ def _insert_messages(db: sqlite3.Connection, conversation: str, messages: Sequen
 
 def _dump(message: Message) -> str:
     return json.dumps(message.to_dict())
+
+
+def _find_messages(stored: Sequence[str], wanted: Sequence[Message]) -> list[int]:
+    """Return the indexes of messages among those of a conversation. Others may have been added in between."""
+    missing = Counter(map(_dump, wanted))
+    found: list[int] = []
+    for index, text in enumerate(stored):
+        if missing[text] > 0:
+            missing[text] -= 1
+            found.append(index)
+    return found
+
+
+async def load_conversation(memory: Memory, conversation: str, *, whole: bool) -> Sequence[Message]:
+    """Return the messages that a run starts with: all since the last summary if `whole`, or those of the window."""
+    load_all: Any = getattr(memory, "load_all", None) if whole else None
+    loaded: Sequence[Message] = await (load_all or memory.load)(conversation)
+    return loaded
+
+
+def apply_window(memory: Memory | None, messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages that are in the window of a memory; all of them if it has none."""
+    count: Any = getattr(memory, "messages", None)
+    return take_window(messages, count, getattr(memory, "tokens", None)) if isinstance(count, int) else messages
 
 
 def split_new_messages(history: Sequence[Message], new: Sequence[Message]) -> tuple[list[Message], list[Message]]:
@@ -149,9 +238,13 @@ def split_new_messages(history: Sequence[Message], new: Sequence[Message]) -> tu
             return known_history, [*new]
         old_dicts = [message.to_dict() for message in known_history]
         new_dicts = [message.to_dict() for message in new]
-        for end in range(len(new_dicts), 0, -1):
-            overlap = min(len(old_dicts), end)
-            if new_dicts[end - overlap : end] == old_dicts[-overlap:]:
+        tails = [old_dicts]
+        if known_history[0].summary is not None and not any(message.summary for message in new):
+            # The caller has the messages that the summary replaced, also before the first one that stayed.
+            tails = [old_dicts[1:], old_dicts[2:]]
+        for tail, end in product(filter(None, tails), range(len(new_dicts), 0, -1)):
+            overlap = min(len(tail), end)
+            if new_dicts[end - overlap : end] == tail[-overlap:]:
                 return known_history, [*new[end:]]
     return [*history], [*new]
 
@@ -175,10 +268,18 @@ def complete_last_turn(
     return repair([*others, *messages[-2:]])
 
 
+def estimate_tokens(message: Message) -> int:
+    """Return about how many tokens a message has."""
+    return len(_dump(message)) // BYTES_PER_TOKEN
+
+
 def take_window(messages: Sequence[Message], max_messages: int, tokens: int | None) -> list[Message]:
-    """Return the last messages that fit, in whole turns that start with a user message."""
+    """Return the last messages that fit, in whole turns that start with a user message, and always a summary."""
     turns: list[list[Message]] = []
+    summaries = [message for message in messages if message.summary is not None]
     for message in messages:
+        if message.summary is not None:
+            continue
         # Keep answers with their question, and results with their calls.
         if message.role == "user" or not turns:
             turns.append([])
@@ -187,8 +288,8 @@ def take_window(messages: Sequence[Message], max_messages: int, tokens: int | No
     count = size = 0
     for turn in reversed(turns):
         count += len(turn)
-        size += sum(len(json.dumps(message.to_dict())) for message in turn) // BYTES_PER_TOKEN
+        size += sum(map(estimate_tokens, turn))
         if selected and (count > max_messages or (tokens is not None and size > tokens)):
             break
         selected.append(turn)
-    return [message for turn in reversed(selected) for message in turn]
+    return [*summaries, *(message for turn in reversed(selected) for message in turn)]

@@ -113,6 +113,8 @@ class Reply(Generic[OutputT]):
     """Runs of chats that the run called as tools. `usage` and `cost` include them."""
     waiting: Mapping[str, Reply[Any]] = field(default_factory=dict)
     """Replies of such chats that wait for approval, by the ID of the call. `pending` includes their requests."""
+    compacted: tuple[int, int] = (0, 0)
+    """Number of messages of the run, and of calls in them, that a summary replaced."""
 
     def __repr__(self) -> str:
         # Short: Python 3.11 builds the repr of the value that `asyncio.run` returns, and a conversation may be long.
@@ -190,6 +192,7 @@ class Reply(Generic[OutputT]):
             "limit": self.limit,
             "delegations": [each.to_dict() for each in self.delegations],
             "waiting": {call_id: reply.save() for call_id, reply in self.waiting.items()},
+            "compacted": [*self.compacted],
         }
 
     @classmethod
@@ -224,9 +227,15 @@ class Reply(Generic[OutputT]):
                 limit=saved.get("limit", ""),
                 delegations=tuple(map(Delegation.from_dict, saved.get("delegations", ()))),
                 waiting={call_id: cls.load(reply) for call_id, reply in saved.get("waiting", {}).items()},
+                compacted=_load_compacted(saved.get("compacted", (0, 0))),
             )
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError, ToolmasonError) as error:
             raise ConfigError(f"This saved run is damaged: {type(error).__name__}: {error}. Save it again.") from error
+
+
+def _load_compacted(saved: Any) -> tuple[int, int]:
+    messages, calls = saved
+    return int(messages), int(calls)
 
 
 def is_paused_by_provider(reply: ModelReply) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from pydantic_core import from_json, to_jsonable_python
@@ -31,6 +31,17 @@ class _RestoredCallError(ToolCallError):
 
 
 @dataclass(frozen=True, slots=True)
+class Summary:
+    """Origin of a message that a model wrote in place of the first messages of a conversation."""
+
+    messages: int
+    """Number of messages that it stands for, including those of an earlier summary."""
+    model: str
+    made: str
+    """Time in ISO 8601, in UTC."""
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One message of a conversation. `content` accepts a string; it is stored as a tuple of parts."""
 
@@ -42,6 +53,8 @@ class Message:
     """Results of the calls in the previous message."""
     provider_state: Mapping[str, Any] | None = None
     """Opaque items to send back to the provider that produced them, and to no other."""
+    summary: Summary | None = None
+    """Origin of a summary of earlier messages; None for all other messages."""
 
     @explain_arguments
     def __init__(
@@ -51,6 +64,7 @@ class Message:
         calls: Iterable[ToolCall] = (),
         results: Iterable[ToolResult] = (),
         provider_state: Mapping[str, Any] | None = None,
+        summary: Summary | None = None,
     ) -> None:
         parts = (content,) if isinstance(content, str) or not isinstance(content, Iterable) else content
         set_field = object.__setattr__
@@ -59,6 +73,7 @@ class Message:
         set_field(self, "calls", tuple(calls))
         set_field(self, "results", tuple(results))
         set_field(self, "provider_state", provider_state)
+        set_field(self, "summary", summary)
 
     @property
     def text(self) -> str:
@@ -74,6 +89,8 @@ class Message:
             data["results"] = [dump_result(result) for result in self.results]
         if self.provider_state is not None:
             data["provider_state"] = dict(self.provider_state)
+        if self.summary is not None:
+            data["summary"] = asdict(self.summary)
         return data
 
     @classmethod
@@ -86,6 +103,7 @@ class Message:
             [ToolCall(**call) for call in data.get("calls", ())],
             [load_result(result) for result in data.get("results", ())],
             data.get("provider_state"),
+            Summary(**data["summary"]) if "summary" in data else None,
         )
 
 

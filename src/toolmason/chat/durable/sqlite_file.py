@@ -48,6 +48,12 @@ MEMORY_MIGRATIONS: Final = (
         conversation TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (conversation, key)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE IF NOT EXISTS compacted (
+        summary INTEGER NOT NULL, conversation TEXT NOT NULL, message TEXT NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS compacted_by_conversation ON compacted (conversation);
+    """,
 )
 """SQL scripts that migrate conversations, oldest first."""
 BUDGET_MIGRATIONS: Final = (

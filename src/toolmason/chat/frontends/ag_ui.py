@@ -11,7 +11,7 @@ from toolmason._core.call.approval import ApprovalRequest, ApprovalVerdict, Deny
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.answers import AnswerProgress
-from toolmason.chat.events import CallProgress
+from toolmason.chat.events import CallProgress, Compacted
 from toolmason.chat.frontends.frontend import (
     Data,
     Encoder,
@@ -163,6 +163,10 @@ class AgUiEncoder(PartEncoder):
     @override
     def make_delegated(self, data: Data) -> Iterator[Data]:
         yield {"type": "CUSTOM", "name": "toolmason.delegated", "value": data}
+
+    @override
+    def make_compacted(self, event: Compacted) -> Iterator[Data]:
+        yield {"type": "CUSTOM", "name": "toolmason.compacted", "value": {"messages": event.messages}}
 
     @override
     def finish(self, reply: Reply[Any]) -> Iterator[Data]:

@@ -15,7 +15,7 @@ from toolmason._core.toolbox.exchange import ArgumentsDelta, CallClosed, CallOpe
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.answers import AnswerProgress
-from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Delegated, Done, Event, StepFinished
+from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Compacted, Delegated, Done, Event, StepFinished
 from toolmason.chat.reply import Reply
 from toolmason.errors import ConfigError
 
@@ -129,6 +129,7 @@ class PartEncoder(ABC):
             CallFinished: self._end_call,
             AnswerProgress: self.make_answer,
             Delegated: lambda event: self.make_delegated(describe_event(event)),
+            Compacted: self.make_compacted,
         }
 
     def encode(self, event: Event) -> Iterator[Data]:
@@ -231,6 +232,10 @@ class PartEncoder(ABC):
     @abstractmethod
     def make_delegated(self, data: Data) -> Iterator[Data]:
         """Yield an event of a chat that was called as a tool."""
+
+    @abstractmethod
+    def make_compacted(self, event: Compacted) -> Iterator[Data]:
+        """Yield that older messages of the conversation were replaced."""
 
     @abstractmethod
     def finish(self, reply: Reply[Any]) -> Iterator[Data]:

@@ -12,7 +12,7 @@ from toolmason._core.call.approval import ApprovalVerdict
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.answers import AnswerProgress
-from toolmason.chat.events import CallProgress
+from toolmason.chat.events import CallProgress, Compacted
 from toolmason.chat.frontends.frontend import (
     Data,
     Encoder,
@@ -154,6 +154,10 @@ class VercelEncoder(PartEncoder):
     @override
     def make_delegated(self, data: Data) -> Iterator[Data]:
         yield {"type": "data-delegated", "data": data, "transient": True}
+
+    @override
+    def make_compacted(self, event: Compacted) -> Iterator[Data]:
+        yield {"type": "data-compacted", "data": {"messages": event.messages}, "transient": True}
 
     @override
     def finish(self, reply: Reply[Any]) -> Iterator[Data]:

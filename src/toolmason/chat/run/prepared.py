@@ -66,6 +66,9 @@ class PreparedRun:
             if run.plan.execution is not None:
                 await run.begin(self.new_messages, run.plan.execution)
             await run.record(self.new_messages)
+            if run.compactor is not None and not await run.must_stop():
+                run.messages[:] = repair(run.messages)
+                await run.compact(0)
         # Close interrupted calls first: providers reject a call without a result.
         repaired = repair(run.messages)
         request = ModelRequest(await run.get_visible_messages(repaired), run.plan.box, self.tool_choice, self.options)

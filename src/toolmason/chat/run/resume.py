@@ -157,6 +157,9 @@ class ResumedRun:
                 state.parent = None
             for delegation in run.delegations:
                 state.add_delegated(delegation.calls)
+        run.compacted = self.reply.compacted
+        if state is not None:
+            state.add_delegated(run.compacted[1])
         run_messages = run.messages[run.history_length :]
         earlier_results = [result for message in run_messages for result in message.results]
         results_by_call = {result.call_id: result for result in (*earlier_results, *self.results)}

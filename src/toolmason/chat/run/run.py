@@ -30,9 +30,9 @@ from toolmason.chat.durable.effects import (
     RunEffect,
     RunExecution,
 )
-from toolmason.chat.events import StepFinished
+from toolmason.chat.events import Compacted, StepFinished
 from toolmason.chat.loop import ModelTurn
-from toolmason.chat.memory import complete_last_turn
+from toolmason.chat.memory import apply_window, complete_last_turn
 from toolmason.chat.reply import (
     Delegation,
     Reply,
@@ -43,6 +43,7 @@ from toolmason.chat.reply import (
     is_run_limit_error,
     make_cancelled_result,
 )
+from toolmason.chat.run.compaction import Compactor
 from toolmason.chat.run.delegation import get_delegation
 from toolmason.chat.run.plan import RunPlan
 from toolmason.chat.run.turn_calls import TurnCalls
@@ -76,6 +77,9 @@ class Run:
     last_input: tuple[int, int] = (0, 0)
     """Number of messages and of input tokens of the last request."""
     delegations: list[Delegation] = field(default_factory=list)
+    compactor: Compactor | None = None
+    compacted: tuple[int, int] = (0, 0)
+    """Number of messages of the run, and of calls in them, that a summary replaced."""
     turn_calls: TurnCalls = field(init=False)
 
     def __post_init__(self) -> None:
@@ -300,7 +304,11 @@ class Run:
             return None
         elif not errors and all(result.return_direct for result in results):
             self.finish = "direct"
-        elif await self.must_stop() or any(map(is_run_limit_error, errors)):
+        elif (
+            await self.must_stop()
+            or any(map(is_run_limit_error, errors))
+            or (self.compactor is not None and await self.compact(turn.number) and await self.must_stop())
+        ):
             self.finish = "limit"
         else:
             return await self.make_next_turn(turn)
@@ -354,6 +362,32 @@ class Run:
             await self.record([Message("tool", results=results)], persist=self.plan.execution is None)
             self.results.extend(results)
             raise
+
+    async def compact(self, number: int) -> bool:
+        """Replace older messages by a summary if the conversation is too long. Return True if a model was asked."""
+        found = None if self.compactor is None else await self.compactor.run(number, self.messages)
+        if found is None:
+            return False
+        memory, old = self.plan.memory, [*self.messages]
+        earlier, own = old[: self.history_length], old[self.history_length :]
+        if found.summary is None:
+            # At the start, the whole conversation was loaded to be compacted.
+            earlier = [*apply_window(memory, earlier)] if number == 0 else earlier
+        else:
+            replaced = {*found.replaced}
+            earlier = [found.summary, *(each for i, each in enumerate(earlier) if i not in replaced)]
+            own = [each for i, each in enumerate(own, self.history_length) if i not in replaced]
+            removed = [old[i] for i in found.replaced if i >= self.history_length]
+            messages, calls = self.compacted
+            self.compacted = messages + len(removed), calls + sum(len(message.calls) for message in removed)
+            replace_once: Any = getattr(memory, "replace_once", None)
+            if replace_once is not None:
+                conversation = self.plan.conversation or ""
+                await replace_once(conversation, found.key, [old[i] for i in found.replaced], found.summary)
+            if self.plan.emit is not None:
+                self.plan.emit(Compacted(found.summary, len(found.replaced)))
+        self.messages[:], self.history_length = [*earlier, *own], len(earlier)
+        return True
 
     # --- messages and limits -------------------------------------------------------------------------
 
@@ -421,6 +455,7 @@ class Run:
             cost=spending.cost,
             delegations=tuple(self.delegations),
             waiting=self.plan.waiting,
+            compacted=self.compacted,
         )
         if self.finish != "limit":
             return reply
