@@ -14,7 +14,7 @@ from toolmason._core.arguments.bind import LargeArguments
 from toolmason._core.call.approval import Allow, ApprovalRequest
 from toolmason._core.call.failures import make_error_result as make_redacted_result
 from toolmason._core.call.long_results import reset_result_owner, set_result_owner
-from toolmason._core.define.context import CLIENT_KEY, SESSION_KEY
+from toolmason._core.define.context import CLIENT_CALL_KEYS, CLIENT_KEY, SESSION_KEY
 from toolmason._core.define.tool import compile_tool
 from toolmason._core.run.progress import OnProgress, ProgressReport
 from toolmason._core.toolbox.approvals import format_arguments
@@ -51,7 +51,8 @@ APPROVAL_KEY: Final = "approval"
 """Key of the approval question."""
 ROUND_PARAMS: Final = frozenset({"inputResponses", "requestState"})
 """Parameters of a request that continues an earlier round."""
-_TRACE_KEYS: Final = frozenset({"traceparent", "tracestate", "baggage"})
+_META_KEYS: Final = {key: key for key in ("traceparent", "tracestate", "baggage")} | CLIENT_CALL_KEYS
+"""Keys of `_meta` that become context values, each with the key of its value."""
 
 
 @dataclass(eq=False, repr=False)
@@ -109,12 +110,12 @@ class Request:
         return self.client
 
     def get_values(self) -> Mapping[str, Any]:
-        """Return the context values of the caller: its identity, and the trace that the request belongs to."""
+        """Return the context values of the caller: its identity, the trace of the request, and its run and key."""
         meta = self.params.get("_meta")
-        if not meta or _TRACE_KEYS.isdisjoint(meta):
+        if not meta or _META_KEYS.keys().isdisjoint(meta):
             return self.identity
-        trace = {key: meta[key] for key in _TRACE_KEYS if isinstance(meta.get(key), str)}
-        return {**trace, **self.identity}
+        values = {name: meta[key] for key, name in _META_KEYS.items() if isinstance(meta.get(key), str)}
+        return {**values, **self.identity}
 
     def make_context(self) -> dict[str, Any]:
         """Return the context values of a call that may use the client."""

@@ -87,6 +87,8 @@ class ApprovalRequest:
     signature: str = ""
     delegates: tuple[str, ...] = ()
     """Names of the chats, called as tools, that lead to the call, outermost first."""
+    origins: tuple[str, ...] = ()
+    """Origins of the results in the conversation before the call, such as `web`."""
 
     @property
     def path(self) -> str:
@@ -95,7 +97,7 @@ class ApprovalRequest:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the request as plain JSON data."""
-        lists = {"effects": list(self.effects), "delegates": list(self.delegates)}
+        lists = {"effects": list(self.effects), "delegates": list(self.delegates), "origins": list(self.origins)}
         return {**asdict(self), "arguments": dict(self.arguments), **lists}
 
     @classmethod
@@ -294,9 +296,8 @@ def _digests_match(expected: str, given: str) -> bool:
 
 def _without_signature(request: ApprovalRequest) -> Mapping[str, Any]:
     signed = {name: getattr(request, name) for name in request.__slots__ if name != "signature"}
-    if not request.delegates:
-        del signed["delegates"]  # requests that an older version signed do not have it
-    return signed
+    # Requests that an older version signed do not have these.
+    return {name: value for name, value in signed.items() if value or name not in ("delegates", "origins")}
 
 
 def _split_verdict(verdict: Any) -> tuple[Literal["allow", "deny", "edit"], str, Mapping[str, Any] | None]:

@@ -69,7 +69,7 @@ class ApprovalGate:
         )
 
     def _make_context(self, call: ToolCall) -> ToolContext[Any]:
-        return self.route.context.merge(self.options.context).for_call(CallState(call))
+        return self.route.context.merge(self.options.context).for_call(CallState(call, run=self.current.run))
 
     async def _use_decision(self, decision: Decision, call: ToolCall) -> Mapping[str, Any] | None:
         """Return the edited arguments of a decision, or None if it allows the call as it is."""
@@ -169,6 +169,7 @@ class ApprovalGate:
             expires=now + lifetime,
             issued=now,
             delegates=() if self.current.run is None else self.current.run.path,
+            origins=tuple(sorted(context.origins)),
             reason=next((step.get_distrust() for step in self.steps if step.get_distrust is not None), ""),
         )
         signed: ApprovalRequest = await _run_off_loop(call, self._get_signer().sign_request, request)

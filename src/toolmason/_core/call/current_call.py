@@ -214,7 +214,7 @@ class CurrentCall:
         if options.on_progress is not None:
             queue_size = self.route.settings.progress_queue
             report = Reporter(options.on_progress, call.id, self.route.name, queue_size)
-        self.state = CallState(call, report=report)
+        self.state = CallState(call, report=report, run=self.run)
         return self.state
 
     async def fail(self, error: BaseException) -> ToolResult:

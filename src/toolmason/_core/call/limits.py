@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from pydantic_core import from_json, to_json, to_jsonable_python
 
@@ -131,6 +132,18 @@ class RepeatedCall:
     result: ToolResult
 
 
+class RunOwner(Protocol):
+    """Run of a chat."""
+
+    def find_effect(self, call_id: str) -> str:
+        """Return the key of a call in the run, the same each time the run is executed; empty if it has none."""
+        ...
+
+    def find_origins(self) -> frozenset[str]:
+        """Return the origins of the results in the conversation."""
+        ...
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class RunState:
     """Counters and results of one run, shared by every view of the run's toolbox."""
@@ -150,12 +163,35 @@ class RunState:
     """Names of the calls that started this run, outermost first."""
     signer: Any = None
     """Signer of the outermost run, which decides about the calls of all; None for that of the toolbox."""
+    name: str = ""
+    """ID of the run; empty until it is needed, except in a chat."""
+    owner: RunOwner | None = None
+    """Run of a chat that makes the calls, or None if the application makes them."""
+    origins: set[str] = field(default_factory=set)
+    """Origins of the results so far, except `own`."""
     is_exhausted: bool = False
     """True if a call was refused because the run has used up its calls."""
 
     def __post_init__(self) -> None:
         if (seconds := self.limits.seconds) is not None:
             self.deadline = Deadline(time.monotonic() + seconds, seconds, "run timeout")
+
+    @property
+    def id(self) -> str:
+        """ID of the run."""
+        with self.lock:
+            if not self.name:
+                self.name = os.urandom(16).hex()
+        return self.name
+
+    def find_effect(self, call_id: str) -> str:
+        """Return the key of a call in the run of a chat; empty if it has none."""
+        return "" if self.owner is None else self.owner.find_effect(call_id)
+
+    def find_origins(self) -> frozenset[str]:
+        """Return the origins of the results so far, in this run and in those that lead to it."""
+        found = self.origins if self.owner is None else self.origins | self.owner.find_origins()
+        return frozenset(found if self.parent is None else found | self.parent.find_origins())
 
     def admit(self, tool: str, max_calls: int | None, key: Hashable) -> None:
         """Count one call, unless the run is cancelled.

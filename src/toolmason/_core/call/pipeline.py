@@ -25,7 +25,7 @@ from toolmason._core.call.gates import copy_arguments, is_enabled, record_new_re
 from toolmason._core.call.limits import RunState, make_call_key
 from toolmason._core.call.long_results import ResultStore, link_result, truncate_result
 from toolmason._core.call.render import NeedsThread, convert, refuse_to_render
-from toolmason._core.call.route import CallOptions, CallRunner, Route, get_approval_steps
+from toolmason._core.call.route import CallOptions, CallRunner, Route, get_approval_steps, get_result_origin
 from toolmason._core.define.context import CallState
 from toolmason._core.run import eager_task
 from toolmason._core.run.call_log import CALL_LOG, log_call
@@ -42,7 +42,7 @@ from toolmason._core.run.execute import (
     run_in_thread,
 )
 from toolmason._core.values.policy import INHERIT, Inherit, Retry
-from toolmason._core.values.results import Arguments, ToolCall, ToolResult, make_call, replace_result
+from toolmason._core.values.results import OWN, Arguments, ToolCall, ToolResult, make_call, replace_result
 from toolmason.errors import Abort, RemoteError, ToolCallError, ToolError, ToolTimeout, UnknownTool
 
 NO_OPTIONS: Final = CallOptions()
@@ -62,13 +62,30 @@ def compose_runners(route: Route) -> Route:
         is_counted = options.max_calls is not None and not in_run
         if is_plain and not is_counted and not get_approval_steps(route.tool, route.chain, in_run=in_run):
             runner = _make_plain_runner(route, runner)
-        runner = _add_condition(route, runner)
+        runner = _add_condition(route, _add_origin(route, runner))
         if in_run:
             route.run_runner = runner
         else:
             route.runner = runner
-    route.full_runner = _add_condition(route, _make_runner(route, in_run=True))
+    route.full_runner = _add_condition(route, _add_origin(route, _make_runner(route, in_run=True)))
     return route
+
+
+def _add_origin(route: Route, runner: CallRunner) -> CallRunner:
+    """Return the runner of a tool whose results are not the application's own, or the same one."""
+    origin = get_result_origin(route.tool)
+    if origin == OWN:
+        return runner
+
+    async def run_and_mark(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:
+        result = await runner(call_id, arguments, options)
+        if result.attempts:  # a refusal is the toolbox's own
+            result.__dict__["origin"] = origin
+            if options.run is not None:
+                options.run.origins.add(origin)
+        return result
+
+    return run_and_mark
 
 
 def _add_condition(route: Route, runner: CallRunner) -> CallRunner:
@@ -172,7 +189,7 @@ def _start_call(
         return None, partial(function, **values), values
     if type(call.arguments) is not str and isinstance(call.arguments, Mapping):
         call = make_call(call.id, call.name, copy_arguments(call.arguments))
-    state = CallState(call, 1, None if seconds is None else monotonic() + seconds)
+    state = CallState(call, 1, None if seconds is None else monotonic() + seconds, run=options.run)
     call_context = route.context.merge(options.context).for_call(state)
     complete_values = route.compiled.fill(dict(values), call_context)
     return state, partial(route.compiled.call, complete_values, call_context), complete_values

@@ -38,7 +38,7 @@ from toolmason._core.values.policy import (
     check_retry,
     check_timeout,
 )
-from toolmason._core.values.results import Arguments, ToolResult
+from toolmason._core.values.results import OWN, WEB, Arguments, ToolResult
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -181,6 +181,14 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         and compiled.on_arguments is None,
         trace=get_trace_options(context),
     )
+
+
+def get_result_origin(tool: Tool) -> str:
+    """Return the origin of a tool's results."""
+    if tool.options.open_world:
+        return WEB
+    root: Any = get_root(tool)
+    return f"server:{root.server}" if hasattr(root, "remote_name") else OWN
 
 
 def get_limits(tool: Tool, option: Literal["max_concurrency", "rate"]) -> list[Any]:

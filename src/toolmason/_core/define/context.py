@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias, cast, get_origin
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeAlias, cast, get_origin
 
+from pydantic_core import to_json
 from typing_extensions import TypeVar
 
 from toolmason._core.values.policy import TraceOptions
@@ -29,6 +31,8 @@ CLIENT_KEY: Final = "toolmason.client"
 """Context key of the MCP client that made a served call."""
 SESSION_KEY: Final = "toolmason.session"
 """Context key of the MCP session or the conversation that a call belongs to."""
+CLIENT_CALL_KEYS: Final = {"idempotency_key": "toolmason.idempotency_key", "run_id": "toolmason.run_id"}
+"""Facts about a call that an MCP client may send in `_meta`, each with its context key in the served call."""
 
 
 async def _decline(question: Any) -> None:
@@ -65,6 +69,40 @@ class _ProjectDir:
 ProjectDir: Final = _ProjectDir()
 
 
+class CallRun(Protocol):
+    """Run that a call belongs to, as its context shows it."""
+
+    @property
+    def id(self) -> str:
+        """ID of the run."""
+        ...
+
+    def find_effect(self, call_id: str) -> str:
+        """Return the key of a call in the run, the same each time the run is executed; empty if it has none."""
+        ...
+
+    def find_origins(self) -> frozenset[str]:
+        """Return the origins of the results so far."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _RunFacts:
+    """Run of a call in another process."""
+
+    id: str
+    origins: frozenset[str]
+
+    def find_effect(self, call_id: str) -> str:
+        """Return an empty string: the key of the call crosses with its state."""
+        del call_id
+        return ""
+
+    def find_origins(self) -> frozenset[str]:
+        """Return the origins of the results before the call."""
+        return self.origins
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class CallState:
     """State that one call shares with its context: the call, the attempt, the deadline, cancellation."""
@@ -75,12 +113,36 @@ class CallState:
     cancelled: bool = False
     report: Any = None
     """Progress callback of (done, total, message)."""
+    run: CallRun | None = None
+    first: CallState | None = None
+    """State of the call itself, in the states of its attempts."""
+    key: str = ""
+    """Idempotency key; empty until it is needed."""
 
     def with_deadline(self, deadline: float | None) -> CallState:
         """Return the state of an attempt. A tool that overruns keeps the state it started with."""
-        return CallState(self.call, self.attempt, deadline, self.cancelled, self.report)
+        return CallState(self.call, self.attempt, deadline, self.cancelled, self.report, self.run, self)
+
+    def detach(self) -> CallState:
+        """Return the state for another process. Progress is reported back separately."""
+        run = None if self.run is None else _RunFacts(self.run.id, self.run.find_origins())
+        key = self.key if self.first is None else self.first.key
+        return CallState(self.call, self.attempt, self.deadline, self.cancelled, None, run, None, key)
+
+    def get_key(self, call_id: str, source: str) -> str:
+        """Return the idempotency key: of the run and the call in it, else of `source`, else a random one."""
+        import uuid  # noqa: PLC0415 - 5 ms at start-up, needed only here
+
+        state = self if self.first is None else self.first
+        with _KEY_LOCK:  # two threads of one tool must not make two keys
+            if not state.key:
+                if self.run is not None and (effect := self.run.find_effect(call_id)):
+                    source = to_json([self.run.id, effect]).decode()
+                state.key = str(uuid.uuid5(uuid.NAMESPACE_OID, f"toolmason {source}") if source else uuid.uuid4())
+            return state.key
 
 
+_KEY_LOCK: Final = threading.Lock()
 _NO_CALL: Final = CallState()
 
 
@@ -152,9 +214,10 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         return copy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Values, deps and call state cross to another process; progress is reported back separately.
-        state = replace(self._state, report=None)
-        return _restore_context, (self.deps, dict(self._values), state, self._config, self._project_dir)
+        # Values, deps and call state cross to another process.
+        if self._state.call is not None:
+            self.idempotency_key  # noqa: B018 - the worker process must not make another one
+        return _restore_context, (self.deps, dict(self._values), self._state.detach(), self._config, self._project_dir)
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
@@ -198,6 +261,32 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
     def session_id(self) -> str | None:
         """The session of the call: the context's `session_id`, else that of the MCP client, else the conversation."""
         return cast("str | None", self._values.get("session_id", self._values.get(SESSION_KEY)))
+
+    @property
+    def run_id(self) -> str | None:
+        """The ID of the run that the call belongs to, or None if it belongs to none."""
+        if self._state.run is not None:
+            return self._state.run.id
+        return cast("str | None", self._values.get(CLIENT_CALL_KEYS["run_id"]))
+
+    @property
+    def idempotency_key(self) -> str:
+        """A UUID for the API that the tool calls: the same for each attempt of this call, and for no other call.
+
+        In a run of a chat, it is also the same if the run is executed again after a crash.
+        """
+        call_id, source = self.call.id, ""
+        given = self._values.get(CLIENT_CALL_KEYS["idempotency_key"])
+        if given is not None and self._state.run is None:
+            # Two clients that send the same text must not get the results of each other.
+            parts = [given, self.tool_name, *map(self._values.get, ("tenant", "user"))]
+            source = to_json(parts, fallback=str).decode()
+        return self._state.get_key(call_id, source)
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """The origins of the results in the conversation so far, such as `web`; outside of a run, none."""
+        return frozenset() if self._state.run is None else self._state.run.find_origins()
 
     @property
     def attempt(self) -> int:

@@ -132,7 +132,7 @@ class Approvals:
             return DryRun(route.name, {}, error=error)
         effective_arguments = get_effective_arguments(route, arguments)
         call = ToolCall("dry_run", route.name, effective_arguments)
-        call_context = route.context.merge(make_context(context)).for_call(CallState(call))
+        call_context = route.context.merge(make_context(context)).for_call(CallState(call, run=self._state.run))
         preview = make_preview(route.tool, effective_arguments, call_context, route.settings)
         steps = get_approval_steps(route.tool, route.chain, in_run=self._state.run is not None)
         is_required = any(not step.is_predicate and not step.is_void for step in steps)

@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeAlias
 from pydantic_core import from_json, to_jsonable_python
 
 from toolmason._core.values.content import Content, Text, describe_part, dump_part, load_part
-from toolmason._core.values.results import ResultFields, ToolCall, ToolResult, make_result
+from toolmason._core.values.provider_tools import find_provider_origins
+from toolmason._core.values.results import OWN, ResultFields, ToolCall, ToolResult, make_result
 from toolmason._explain import explain_arguments
 from toolmason.errors import ToolCallError
 
@@ -80,6 +81,14 @@ class Message:
         """The content as text. Other parts appear as descriptions in brackets."""
         return "\n".join(map(describe_part, self.content))
 
+    @property
+    def origins(self) -> frozenset[str]:
+        """The origins of the results, and of what tools that the provider runs have found."""
+        found = [result.origin for result in self.results]
+        return frozenset(
+            found if self.provider_state is None else [*found, *find_provider_origins(self.provider_state)]
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the message as JSON data."""
         data: dict[str, Any] = {"role": self.role, "content": [dump_part(part) for part in self.content]}
@@ -126,6 +135,8 @@ def dump_result(result: ToolResult) -> dict[str, Any]:
             data["wrapped"] = True
     if result.return_direct:
         data["return_direct"] = True
+    if result.origin != OWN:
+        data["origin"] = result.origin
     return data
 
 
@@ -151,4 +162,6 @@ def load_result(data: Mapping[str, Any]) -> ToolResult:
     else:
         fields["value"] = fields["text"]
     fields |= {"call_id": data["call_id"], "name": data["name"], "return_direct": data.get("return_direct", False)}
+    if "origin" in data:
+        fields["origin"] = str(data["origin"])
     return make_result(fields)

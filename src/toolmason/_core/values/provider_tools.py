@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
+from toolmason._core.values.results import WEB
 from toolmason._explain import explain_arguments
 from toolmason.errors import DefinitionError
 
@@ -73,9 +74,29 @@ class NativeTool:
 
 
 AnyNativeTool: TypeAlias = WebSearch | RemoteMcp | NativeTool
+_REPORTING_PROVIDERS: Final = ("openai", "anthropic")
+"""Providers whose replies have an item for each use of their own tools."""
 NATIVE_TOOL_TYPES = (WebSearch, RemoteMcp, NativeTool)
 
 
 def get_native_key(item: AnyNativeTool) -> tuple[str, str, str]:
     """Return what must differ between two provider-run tools: kind, provider and name."""
     return type(item).__name__, item.provider if isinstance(item, NativeTool) else "", item.name
+
+
+def find_provider_origins(state: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the origins of what the provider's own tools found, from the items of a reply."""
+    items: Any = state.get("items", ())
+    for item in items if isinstance(items, list) else ():
+        kind = str(item.get("type", "")) if isinstance(item, Mapping) else ""
+        if kind.startswith("web_"):
+            yield WEB
+        elif kind in ("mcp_call", "mcp_tool_use"):
+            yield f"server:{item.get('server_label') or item.get('server_name') or ''}"
+
+
+def get_native_origins(tools: Iterable[AnyNativeTool], provider: str) -> frozenset[str]:
+    """Return the origins that replies may have with these tools; none if the items of the provider show them."""
+    if provider in _REPORTING_PROVIDERS:
+        return frozenset()
+    return frozenset(f"server:{tool.name}" if isinstance(tool, RemoteMcp) else WEB for tool in tools)

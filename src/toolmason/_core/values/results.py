@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeAlias, TypeVar, cast, overload
 
 from pydantic_core import from_json, to_json
 from typing_extensions import Self, TypedDict, Unpack  # noqa: UP035 - ty and pyright need this import on 3.11
@@ -53,6 +53,10 @@ class ToolReturn:
     """Data for the application only; available as `result.meta`."""
 
 
+OWN: Final = "own"
+"""Origin of the results of the application's own tools."""
+WEB: Final = "web"
+"""Origin of the results of tools that reach the open world."""
 StructuredFrom: TypeAlias = Literal["json", "wrapped json", "wrapped text"] | None
 _new, _set_attribute = object.__new__, object.__setattr__
 _T = TypeVar("_T")
@@ -93,6 +97,8 @@ class ToolResult:
     """Data from the tool for the application, hidden from the model."""
     full_text_digest: str | None = None
     """SHA-256 of the full text, if the result was truncated."""
+    origin: str = OWN
+    """Source of the data: `own`, `web` (a tool with `open_world=True`) or `server:NAME`."""
     structured_from: StructuredFrom = None
     """How to derive `structured` from `text`: `"json"`, `"wrapped json"`, `"wrapped text"`, or None."""
 
@@ -111,6 +117,7 @@ class ToolResult:
         duration: float = 0.0,
         return_direct: bool = False,
         meta: Mapping[str, Any] = EMPTY_MAPPING,
+        origin: str = OWN,
     ) -> None:
         fields: dict[str, Any] = {"call_id": call_id, "name": name, "value": value, "error": error}
         fields |= {"repairs": repairs, "attempts": attempts, "duration": duration}
@@ -119,6 +126,8 @@ class ToolResult:
             fields["text"] = text
         if content is not None:
             fields["content"] = tuple(content)
+        if origin != OWN:
+            fields["origin"] = origin
         _set_attribute(self, "__dict__", fields)
 
     @property
@@ -207,6 +216,7 @@ class ResultFields(TypedDict, total=False):
     return_direct: bool
     meta: Mapping[str, Any]
     full_text_digest: str | None
+    origin: str
 
 
 set_result_fields: Callable[[ToolResult, ResultFields], None] = vars(ToolResult)["__dict__"].__set__

@@ -18,7 +18,6 @@ from toolmason._core.call.gates import parse_arguments
 from toolmason._core.define.context import ToolContext
 from toolmason._core.run.execute import await_with_timeout, call_user_function
 from toolmason._core.toolbox.exchange import ModelReply
-from toolmason._core.values.definition import ToolOptions
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import ToolCall, ToolResult
 
@@ -81,15 +80,12 @@ def make_result(name: str, value: Any, call_id: str = "") -> ToolResult:
 REPLY_SERIALIZER: Final = OutcomeSerializer(ModelReply.to_dict, ModelReply.from_dict)
 
 
-def make_reconciler(call: ToolCall, options: ToolOptions | None, context: ToolContext[Any] | None) -> Reconciler | None:
-    """Return a reconciler for a call, or None if its tool has no `reconcile` function."""
-    reconcile = None if options is None else options.reconcile
-    if reconcile is None:
-        return None
+def make_reconciler(call: ToolCall, reconcile: Callable[..., Any], context: ToolContext[Any]) -> Reconciler:
+    """Return a reconciler for a call, from the `reconcile` function of its tool."""
 
     async def reconcile_call() -> ReconciledOutcome | None:
         try:
-            available = (parse_arguments(call), context or ToolContext[Any]())
+            available = (parse_arguments(call), context)
             # `reconcile` takes the arguments, or the arguments and the context.
             given = available[: len(inspect.signature(reconcile).parameters)]
             settings = EngineSettings()

@@ -18,7 +18,7 @@ from toolmason._core.toolbox.exchange import Usage
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import dump_result, load_result
-from toolmason._core.values.results import ToolCall, ToolResult, replace_result
+from toolmason._core.values.results import OWN, WEB, ToolCall, ToolResult, replace_result
 from toolmason.chat.durable.effects import OutcomeSerializer
 from toolmason.chat.reply import Delegation, Reply
 from toolmason.chat.run.plan import CURRENT_RUN, DelegatedCall, RunPlan
@@ -180,7 +180,10 @@ def complete_result(call: ToolCall, result: ToolResult, reply: Reply[Any]) -> To
     if reply.pending:
         error = ApprovalRequired(call.name, reply.pending[0])
         return ToolResult(call.id, call.name, error=error, attempts=0, duration=result.duration)
-    return replace_result(result, meta={**result.meta, _DELEGATION: make_delegation(call, reply).to_dict()})
+    meta = {**result.meta, _DELEGATION: make_delegation(call, reply).to_dict()}
+    # The answer is made of what the chat has read. The web first: it is the origin that rules ask about.
+    origins = frozenset[str]().union(*[message.origins for message in reply.messages], (result.origin,))
+    return replace_result(result, meta=meta, origin=max(origins, key=(OWN, *sorted(origins - {OWN, WEB}), WEB).index))
 
 
 def make_delegation(call: ToolCall, reply: Reply[Any]) -> Delegation:

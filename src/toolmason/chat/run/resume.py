@@ -101,6 +101,7 @@ class ResumedRun:
         pending_requests = {request.call_id: request for request in self._get_own_requests()}
         run.turns = self.reply.turns
         run.turn_calls.offer(turn.request.tools)
+        run.turn_calls.turns.append((run.turns, last_message.calls))
         await self._restore_calls(run)
         decided = await self._run_decided_calls(run, last_message, pending_requests)
         new_results = {result.call_id: result for result in decided}

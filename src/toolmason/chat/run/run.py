@@ -16,12 +16,14 @@ from typing import Any
 from toolmason._core.call.approval import ApprovalRequest
 from toolmason._core.call.call_policy import run_in_time
 from toolmason._core.call.deadlines import Deadline
+from toolmason._core.call.limits import RunState
 from toolmason._core.catalog.catalog import READ_RESULT
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.toolbox.exchange import Finished, ModelReply, ModelRequest
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
+from toolmason._core.values.provider_tools import get_native_origins
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason._text import to_line
 from toolmason.chat.answers import AnswerRun
@@ -81,21 +83,39 @@ class Run:
     compacted: tuple[int, int] = (0, 0)
     """Number of messages of the run, and of calls in them, that a summary replaced."""
     turn_calls: TurnCalls = field(init=False)
+    state: RunState | None = field(init=False)
+    """State of the run in its toolbox."""
 
     def __post_init__(self) -> None:
         self.turn_calls = TurnCalls(self.plan)
+        self.state = state = get_state(self.plan.box).run
+        if state is not None:
+            state.name, state.owner = self.plan.run_id, self
 
     def start(self, started: float) -> None:
         """Set the start of the run, before it was prepared. Its time limit also applies to its calls."""
         self.plan.started = started
         seconds = self.plan.limits.seconds
-        if seconds is not None and (state := get_state(self.plan.box).run) is not None:
-            state.deadline = Deadline(started + seconds, seconds, "run timeout")
+        if seconds is not None and self.state is not None:
+            self.state.deadline = Deadline(started + seconds, seconds, "run timeout")
 
     def load_history(self, messages: Sequence[Message]) -> None:
         """Set the conversation before this run."""
         self.messages, self.history_length = [*messages], len(messages)
         self.plan.call_ids = {call.id for message in messages for call in message.calls}
+
+    def find_effect(self, call_id: str) -> str:
+        """Return the key of a call in the journal; empty if it is not a call of this run."""
+        return self.turn_calls.find_effect(call_id)
+
+    def find_origins(self) -> frozenset[str]:
+        """Return the origins of what is in the conversation."""
+        found = frozenset[str]().union(*[message.origins for message in self.messages])
+        native = self.plan.box.native
+        if native and any(message.role == "assistant" for message in self.messages):
+            codec = getattr(self.plan.model, "codec", None)
+            found |= get_native_origins(native, getattr(codec, "name", ""))
+        return found
 
     async def begin(self, new: Sequence[Message], execution: RunExecution) -> None:
         """Record the messages of a new run. If the run was started before, restore its earlier conversation.
@@ -421,8 +441,7 @@ class Run:
         # The next request has the messages of the last one and more, unless only some of them are sent.
         next_input = tokens if self.plan.history and len(self.messages) + len(self.system) >= count else 0
         self.limit = self.plan.spending.find_limit(next_input)
-        state = get_state(self.plan.box).run
-        if not self.limit and state is not None and state.is_exhausted:
+        if not self.limit and self.state is not None and self.state.is_exhausted:
             self.limit = f"max_calls of {self.plan.limits.calls} for this run"
         if self.limit:
             return True

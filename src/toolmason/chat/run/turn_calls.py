@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from toolmason._core.call.batch import Batch, get_max_parallel
+from toolmason._core.define.context import CallState, ToolContext
 from toolmason._core.define.tool import Tool
 from toolmason._core.run.call_log import CALL_LOG
 from toolmason._core.toolbox.approvals import restore_call
 from toolmason._core.toolbox.toolbox import get_state
-from toolmason._core.values.definition import ToolDefinition
+from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
 from toolmason._text import to_line
-from toolmason.chat.durable.effects import RunEffect, Work, make_reconciler
+from toolmason.chat.durable.effects import Reconciler, RunEffect, Work, make_reconciler
 from toolmason.chat.events import CallFinished, CallProgress, CallStarted
 from toolmason.chat.reply import make_cancelled_result
 from toolmason.chat.run.delegation import (
@@ -35,16 +37,27 @@ class TurnCalls:
         self.plan = plan
         self._offered: Sequence[ToolDefinition] = ()
         self._offered_names: frozenset[str] = frozenset()
+        self.turns: list[tuple[int, Sequence[ToolCall]]] = []
+        """Calls of each turn, with its number."""
 
     def offer(self, tools: Sequence[ToolDefinition]) -> None:
         """Set the tools of the last request. The model cannot call other tools of the toolbox."""
         if self._offered is not tools:
             self._offered, self._offered_names = tools, frozenset([tool.name for tool in tools])
 
+    def find_effect(self, call_id: str) -> str:
+        """Return the key of a call in the journal; empty if it is not a call of this run."""
+        for number, calls in reversed(self.turns):
+            for index, call in enumerate(calls):
+                if call.id == call_id:
+                    return _make_effect_key(number, index, call)
+        return ""
+
     async def run(
         self, number: int, calls: Sequence[ToolCall], results: list[ToolResult], remaining: float | None
     ) -> list[ToolResult]:
         """Run calls concurrently or in order, each once. If the batch is cancelled, `results` has those so far."""
+        self.turns.append((number, calls))
         if len(calls) == 1 and remaining is None:
             # Fast path for the common case, one call: no batch is needed.
             return [await self.run_call(number, 0, calls[0])]
@@ -85,10 +98,10 @@ class TurnCalls:
         tool = self._find_tool(call.name)
         options = None if tool is None else tool.options
         repeatable = options is None or options.repeatable or is_chat_tool(tool)
-        effect = self._make_effect(f"{number}/{index}/{call.name}", call, repeatable=repeatable)
+        effect = self._make_effect(_make_effect_key(number, index, call), call, repeatable=repeatable)
         try:
             result = await self.plan.execution.perform(
-                effect, run_work, CALL_SERIALIZER, make_reconciler(call, options, self.plan.context)
+                effect, run_work, CALL_SERIALIZER, self._make_reconciler(call, options)
             )
         except UnknownOutcome as unknown_outcome:
             return ToolResult(call.id, call.name, error=unknown_outcome, attempts=0)
@@ -101,6 +114,12 @@ class TurnCalls:
                 counted, _ = self.plan.resumed.pop(call.id, (None, ()))
                 restore_delegation(self.plan, delegation, counted)
         return result
+
+    def _make_reconciler(self, call: ToolCall, options: ToolOptions | None) -> Reconciler | None:
+        if options is None or options.reconcile is None:
+            return None
+        state = CallState(call, run=get_state(self.plan.box).run)
+        return make_reconciler(call, options.reconcile, (self.plan.context or ToolContext[Any]()).for_call(state))
 
     def _find_tool(self, name: str) -> Tool | None:
         """Return the tool that a call refers to, or None if only a resolver may know it."""
@@ -140,3 +159,7 @@ class TurnCalls:
     def _is_barrier(self, call: ToolCall) -> bool:
         tool = self._find_tool(call.name)
         return tool is not None and tool.options.runs_alone
+
+
+def _make_effect_key(number: int, index: int, call: ToolCall) -> str:
+    return f"{number}/{index}/{call.name}"

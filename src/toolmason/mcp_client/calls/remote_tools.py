@@ -16,7 +16,7 @@ from toolmason._core.arguments.bind import bind_once
 from toolmason._core.call.render import NO_OUTPUT
 from toolmason._core.catalog.catalog import READ_RESULT
 from toolmason._core.catalog.prompts import Prompt
-from toolmason._core.define.context import ToolContext
+from toolmason._core.define.context import CLIENT_CALL_KEYS, ToolContext
 from toolmason._core.define.inputs import Inputs
 from toolmason._core.define.tool import CompiledTool, Tool
 from toolmason._core.values.content import (
@@ -291,4 +291,7 @@ def make_remote_prompt(server: str, entry: Any, fetch: FetchPrompt) -> Prompt:
 def select_context(context: ToolContext[Any], keys: Sequence[str]) -> Mapping[str, Any] | None:
     """Return the context values for `keys`, or None if there are none. No other value may be sent to a server."""
     selected = {key: context[key] for key in keys if key in context}
+    for key in CLIENT_CALL_KEYS:
+        if key in keys and key not in selected and (value := getattr(context, key)) is not None:
+            selected[key] = value
     return selected or None

@@ -1,0 +1,182 @@
+"""In a chat, the key of a call survives crashes, and rules see where the conversation comes from."""
+
+import pytest
+
+from toolmason import Abort, Allow, Edit, Message, Toolbox, ToolCall, ToolContext, WebSearch, WindowMemory, tool
+from toolmason.chat.chat import Chat
+from toolmason.chat.durable.effects import NotExecuted
+from toolmason.chat.durable.journal import SqliteRuntime
+from toolmason.models import ModelReply
+from toolmason.models.scripted import ScriptedModel
+
+SEEN: list[tuple[str, str | None]] = []
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    SEEN.clear()
+
+
+@tool(idempotent=True, repeats="allow")
+async def pay(ctx: ToolContext, amount: int = 1, crash_at: int = 0) -> str:
+    """Pay."""
+    SEEN.append((ctx.idempotency_key, ctx.run_id))
+    if len(SEEN) == crash_at:
+        raise Abort("the power failed")
+    return f"paid {amount}"
+
+
+@tool(read_only=True, open_world=True)
+def fetch() -> str:
+    """Fetch a page."""
+    return "a page"
+
+
+@tool(approval=lambda arguments, ctx: "web" in ctx.origins)
+def mail() -> str:
+    """Send a mail."""
+    return "sent"
+
+
+def get_keys():
+    return [key for key, _ in SEEN]
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+
+async def test_each_call_of_a_run_has_its_own_key():
+    model = ScriptedModel([[("pay", {}), ("pay", {})], [("pay", {})], "done"])
+
+    reply = await Chat(model, [pay]).send("go")
+
+    assert len(set(get_keys())) == 3
+    assert {run for _, run in SEEN} == {reply.run}
+
+
+async def test_a_call_that_is_executed_again_after_a_crash_has_the_same_key(tmp_path):
+    runtime = SqliteRuntime(tmp_path / "runs.db")
+    with pytest.raises(Abort):
+        await Chat(ScriptedModel([[("pay", {"crash_at": 1})]]), [pay], runtime=runtime).send("go", run="a")
+
+    await Chat(ScriptedModel(["done"]), [pay], runtime=runtime).send("go", run="a")
+    await Chat(ScriptedModel([[("pay", {})], "done"]), [pay], runtime=runtime).send("go", run="b")
+
+    first, second, other = get_keys()
+    assert first == second != other
+
+
+async def test_a_chat_that_is_called_as_a_tool_keeps_its_keys_over_a_crash(tmp_path):
+    runtime = SqliteRuntime(tmp_path / "runs.db")
+
+    def make_chat(outer, inner):
+        return Chat(ScriptedModel(outer), [Chat(ScriptedModel(inner), [pay]).as_tool("clerk", "Pay.")], runtime=runtime)
+
+    with pytest.raises(Abort):
+        await make_chat([[("clerk", {"prompt": "pay"})]], [[("pay", {"crash_at": 1})]]).send("go", run="a")
+    await make_chat(["done"], ["paid"]).send("go", run="a")
+
+    assert len(SEEN) == 2
+    assert len(set(SEEN)) == 1
+    assert (SEEN[0][1] or "").startswith("a/")
+
+
+@pytest.mark.parametrize("verdict", [Allow(), Edit({"amount": 7})], ids=["allow", "edit"])
+async def test_a_decision_does_not_change_the_key(verdict):
+    keys = []
+    for decided in (Allow(), verdict):
+        box = Toolbox(pay, approve="all")
+        reply = await Chat(ScriptedModel([[("pay", {"amount": 1})]]), box).send("go", run="a")
+        decision = box.approvals.decide(reply.pending[0], decided)
+        await Chat(ScriptedModel(["done"]), box).resume(reply.save(), [decision])
+        keys.append(get_keys()[-1])
+
+    assert keys[0] == keys[1]
+
+
+async def test_reconcile_has_the_key_of_the_call(tmp_path):
+    runtime, asked = SqliteRuntime(tmp_path / "runs.db"), []
+
+    def reconcile(arguments, ctx):
+        asked.append(ctx.idempotency_key)
+        return NotExecuted()
+
+    @tool(reconcile=reconcile)
+    async def order(ctx: ToolContext) -> str:
+        """Order."""
+        SEEN.append((ctx.idempotency_key, ctx.run_id))
+        if len(SEEN) == 1:
+            raise Abort("the power failed")
+        return "ordered"
+
+    with pytest.raises(Abort):
+        await Chat(ScriptedModel([[("order", {})]]), [order], runtime=runtime).send("go", run="a")
+    await Chat(ScriptedModel(["done"]), [order], runtime=runtime).send("go", run="a")
+
+    assert {*asked, *get_keys()} == {get_keys()[0]}
+    assert len(asked) == 1
+
+
+# --- origins -------------------------------------------------------------------------------------
+
+
+async def test_a_rule_sees_the_origins_of_earlier_runs_in_the_memory():
+    memory = WindowMemory()
+    await Chat(ScriptedModel([[("fetch", {})], "read"]), [fetch, mail], memory=memory).send("read", conversation="a")
+
+    asked = await Chat(ScriptedModel([[("mail", {})]]), [mail], memory=memory).send("mail", conversation="a")
+    other = await Chat(ScriptedModel([[("mail", {})], "done"]), [mail], memory=memory).send("mail", conversation="b")
+
+    assert [request.origins for request in asked.pending] == [("web",)]
+    assert other.results[0].text == "sent"
+
+
+async def test_the_origin_comes_back_from_the_journal(tmp_path):
+    runtime = SqliteRuntime(tmp_path / "runs.db")
+    model = ScriptedModel([[("fetch", {})], [("pay", {"crash_at": 1})]])
+    with pytest.raises(Abort):
+        await Chat(model, [fetch, pay, mail], runtime=runtime).send("go", run="a")
+
+    reply = await Chat(ScriptedModel([[("mail", {})]]), [fetch, pay, mail], runtime=runtime).send("go", run="a")
+
+    assert reply.results[0].origin == "web"
+    assert reply.pending[0].origins == ("own", "web")
+
+
+async def test_the_answer_of_a_chat_has_the_origin_of_what_it_read():
+    reader = Chat(ScriptedModel([[("fetch", {})], "read"]), [fetch]).as_tool("reader", "Read.")
+    model = ScriptedModel([[("reader", {"prompt": "read"})], [("mail", {})]])
+
+    reply = await Chat(model, [reader, mail]).send("go")
+
+    assert reply.results[0].origin == "web"
+    assert reply.pending[0].tool == "mail"
+
+
+async def test_a_chat_that_is_called_as_a_tool_knows_what_its_caller_read():
+    clerk = Chat(ScriptedModel([[("mail", {})]]), [mail]).as_tool("clerk", "Write.")
+    model = ScriptedModel([[("fetch", {})], [("clerk", {"prompt": "mail"})]])
+
+    reply = await Chat(model, [fetch, clerk]).send("go")
+
+    assert [(request.path, request.origins) for request in reply.pending] == [("clerk / mail", ("web",))]
+
+
+async def test_a_search_that_the_provider_does_not_report_counts_as_web():
+    message = Message("assistant", "found", [ToolCall("1", "mail", {})])
+
+    reply = await Chat(ScriptedModel([ModelReply(message)]), Toolbox(mail, WebSearch())).send("go")
+
+    assert reply.pending[0].origins == ("web",)
+
+
+async def test_an_advisor_sees_the_origins():
+    seen = []
+
+    async def advisor(turn, call_next):
+        seen.append([message.origins for message in turn.request.messages])
+        return await call_next(turn)
+
+    await Chat(ScriptedModel([[("fetch", {})], "done"]), [fetch], advisors=[advisor]).send("go")
+
+    assert seen[-1] == [frozenset(), frozenset(), {"web"}]
