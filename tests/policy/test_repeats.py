@@ -1,11 +1,14 @@
 """A call that is made again and again: a note, then the answer from before, then an end (demand.md 7)."""
 
+import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from policy.samples import noting
-from toolmason import Chat, Image, Limits, Tool, Toolbox, ToolContext, ToolError, ToolReturn
+from toolmason import Allow, Chat, Image, Tool, Toolbox, ToolContext, ToolError, ToolReturn
+from toolmason.chat import SqliteRuntime
 from toolmason.errors import LimitExceeded
 from toolmason.testing import ScriptedModel
 
@@ -216,39 +219,172 @@ async def test_huge_results_that_are_the_same_are_noticed_although_each_has_its_
     assert (results[3].ok, len(runs)) == (False, 2)
 
 
-async def test_the_same_bad_arguments_are_refused_after_three_calls():
-    tool, runs = giving(["same"])
-
-    results = await made(Toolbox(tool).run(Limits(calls=2)), 4, {"depth": "deep"})
-
-    assert [result.error.code for result in results] == [*["invalid_arguments"] * 3, "limit_exceeded"]
-    assert runs == []
-
-
 @pytest.mark.parametrize(
-    ("name", "arguments"),
-    [("poll", {"depth": "deep"}), ("poll", "{"), ("pol", {}), ("unheard_of", {"path": "a"})],
-    ids=["bad argument", "bad JSON", "misspelt name", "unknown name"],
+    ("name", "arguments", "hint"),
+    [
+        ("poll", {"depth": "deep"}, "Change $.depth."),
+        ("poll", {"depth": "deep", "width": 1}, "Change $.depth, $.width."),
+        ("poll", "{]", "Send one valid JSON object."),
+        ("poll", '{"path": "a', "Send shorter arguments, as one complete JSON object."),
+        ("pol", {}, "Call one of these instead: poll."),
+        ("unheard_of", {"path": "a"}, "Call one of these instead: poll."),
+    ],
+    ids=["bad argument", "two bad arguments", "bad JSON", "truncated JSON", "misspelt name", "unknown name"],
 )
-async def test_a_call_that_never_runs_is_a_repeat_as_well(name, arguments):
+async def test_a_call_that_never_runs_gets_its_error_then_a_hint_then_the_end(name, arguments, hint):
     """review/peers.md §3, bug 5: the loop that small models fall into most went on until the step limit."""
-    tool, runs = giving(["same"])
+    tool, runs = giving(["same"], extra="forbid")
     run = Toolbox(tool).run()
 
-    *_, third, fourth = [await run.call(name, arguments) for _ in range(4)]
+    first, second, *others = [await run.call(name, arguments) for _ in range(5)]
 
-    assert "made before" in third.text
-    assert isinstance(fourth.error, LimitExceeded)
+    assert first.error.code == second.error.code != "limit_exceeded"
+    assert "second time" not in first.text
+    assert second.text.startswith(first.text[: first.text.index('","tool"')])
+    assert f"second time that this call cannot run. {hint} If it is made a third time, the run ends." in second.text
+    assert [(other.error.code, other.error.ends_run) for other in others] == [("limit_exceeded", True)] * 3
     assert runs == []
 
 
-async def test_a_chat_ends_a_model_that_repeats_a_call_that_never_runs():
+async def test_an_unknown_name_is_the_same_call_whatever_its_arguments():
     tool, _ = giving(["same"])
-    model = ScriptedModel([[("unheard_of", {})]] * 4 + ["Done."])
+    run = Toolbox(tool).run()
+
+    results = [await run.call("unheard_of", {"number": number}) for number in range(3)]
+
+    assert results[2].error.ends_run
+
+
+async def test_other_invalid_arguments_are_another_call():
+    tool, _ = giving(["same"])
+    run = Toolbox(tool).run()
+
+    results = [await run.call("poll", {"depth": f"{number} feet"}) for number in range(5)]
+
+    assert {result.error.code for result in results} == {"invalid_arguments"}
+    assert not any("second time" in result.text for result in results)
+
+
+async def test_a_tool_that_polls_may_also_repeat_invalid_arguments():
+    tool, _ = giving(["same"], repeats="allow")
+
+    results = await made(Toolbox(tool).run(), 5, {"depth": "deep"})
+
+    assert {result.error.code for result in results} == {"invalid_arguments"}
+
+
+async def test_a_tool_that_is_disabled_is_an_unknown_name():
+    tool, _ = giving(["same"], enabled=lambda ctx: False)
+
+    *_, third = await made(Toolbox(tool).run(), 3)
+
+    assert third.error.ends_run
+
+
+async def test_a_resolver_that_fails_does_not_end_the_run():
+    class Broken:
+        def resolve(self, name):
+            raise OSError("the registry is away")
+
+    box = Toolbox(resolvers=[Broken()], resolution_fallback=True)
+
+    *_, third = await made(box.run(), 3)
+
+    assert isinstance(third.error, LimitExceeded)
+    assert not third.error.ends_run
+    assert "2 identical calls of a tool that is not available has been reached. Go on without it." in third.text
+
+
+async def test_a_run_does_not_keep_the_names_and_arguments_that_it_rejects():
+    """A model may send any number of unknown names of any size."""
+    tool, _ = giving(["same"])
+    run = Toolbox(tool).run()
+    await run.call("warm_up")
+    await run.call("poll", {"depth": "warm up"})
+
+    tracemalloc.start()
+    try:
+        for number in range(3_000):
+            await run.call(f"{number}{'x' * 20_000}")
+            await run.call("poll", {"depth": f"{number}{'x' * 20_000}"})
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept < 1_000_000
+
+
+@pytest.mark.parametrize("call", [("unheard_of", {}), ("poll", {"depth": "deep"})], ids=["unknown", "invalid"])
+async def test_a_chat_ends_a_model_that_repeats_a_call_that_never_runs(call):
+    tool, _ = giving(["same"])
+    model = ScriptedModel([[call]] * 4 + ["Done."])
 
     reply = await Chat(model, [tool]).send("Go.")
 
-    assert [result.error.code for result in reply.results] == [*["unknown_tool"] * 3, "limit_exceeded"]
+    assert (reply.finish, reply.limit) == ("limit", "limit of 2 identical invalid calls for this run")
+    assert len(reply.results) == len(model.requests) == 3
+
+
+async def test_a_tool_that_is_not_offered_is_an_unknown_name():
+    tool, runs = giving(["same"])
+
+    async def hide(turn, call_next):
+        request = turn.request
+        return await call_next(replace(turn, request=request.with_messages(request.messages, tools=())))
+
+    reply = await Chat(ScriptedModel([[("poll", {})]] * 4), [tool], advisors=[hide]).send("Go.")
+
+    assert (reply.limit, len(reply.results)) == ("limit of 2 identical invalid calls for this run", 3)
+    assert runs == []
+
+
+async def test_the_calls_of_one_turn_count_once():
+    """The model has not read the error yet when it sends the second one."""
+    tool, _ = giving(["same"])
+    turns = [[("poll", {"depth": "deep"})] * 3, [("poll", {"depth": "deep"})] * 2, "Sorry."]
+
+    reply = await Chat(ScriptedModel(turns), [tool]).send("Go.")
+
+    assert reply.finish == "stop"
+    assert ["second time" in result.text for result in reply.results] == [False] * 3 + [True] * 2
+
+
+async def test_a_chat_that_another_one_calls_ends_and_its_caller_goes_on():
+    tool, _ = giving(["same"])
+    inner = Chat(ScriptedModel([[("unheard_of", {})]] * 4), [tool])
+    model = ScriptedModel([[("research", {"prompt": "Go."})], "It did not work."])
+
+    reply = await Chat(model, [inner.as_tool("research", "Research.")]).send("Go.")
+
+    assert "research reached its limit of 2 identical invalid calls for this run." in reply.results[0].text
+    assert (reply.finish, reply.text) == ("stop", "It did not work.")
+
+
+@pytest.mark.parametrize("call", [("unheard_of", {}), ("poll", {"depth": "deep"})], ids=["unknown", "invalid"])
+async def test_a_run_that_is_resumed_remembers_what_it_rejected(call):
+    tool, _ = giving(["same"])
+    pay = noting([], "pay", approval=True)
+    model = ScriptedModel([[call], [call], [("pay", {"path": "a"})], [call], "Done."])
+    chat = Chat(model, [tool, pay])
+    waiting = await chat.send("Go.")
+
+    decisions = [chat.box.approvals.decide(request, Allow()) for request in waiting.pending]
+    reply = await chat.resume(waiting.save(), decisions)
+
+    assert (reply.finish, reply.limit) == ("limit", "limit of 2 identical invalid calls for this run")
+
+
+async def test_a_run_that_is_executed_again_ends_for_the_same_reason(tmp_path):
+    tool, _ = giving(["same"])
+
+    def make_chat(turns):
+        return Chat(ScriptedModel(turns), [tool], runtime=SqliteRuntime(tmp_path / "runs.db"))
+
+    first = await make_chat([[("unheard_of", {})]] * 3).send("Go.", run="a")
+    again = await make_chat([]).send("Go.", run="a")
+
+    assert (again.finish, again.limit) == (first.finish, first.limit) == ("limit", again.limit)
+    assert again.limit == "limit of 2 identical invalid calls for this run"
 
 
 @pytest.mark.parametrize("options", [{}, {"max_concurrency": 1}], ids=["short way", "long way"])

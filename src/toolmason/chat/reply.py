@@ -262,10 +262,9 @@ def find_limit(limits: Limits, reply: Reply[Any]) -> str:
     """Return the limit that ended a run."""
     errors = [result.error for result in reversed(reply.results) if result.error is not None]
     limit_error = next(filter(is_run_limit_error, errors), None)
-    if isinstance(limit_error, LimitExceeded):
-        return limit_error.limit
     if limit_error is not None:
-        return f"limit of {limits.calls} calls"
+        # The text, because an error that is restored from JSON has another type.
+        return limit_error.message.partition("was not run: the ")[2].partition(" has been reached")[0]
     if limits.answers is not None and reply.answer is not None and reply.answer.attempts >= limits.answers:
         return f"limit of {limits.answers} answers"
     return f"limit of {limits.seconds} seconds"

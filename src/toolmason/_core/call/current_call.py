@@ -22,7 +22,7 @@ from toolmason._core.run.progress import Reporter
 from toolmason._core.run.slots import KeyedLock, Semaphore
 from toolmason._core.values.policy import INHERIT
 from toolmason._core.values.results import Arguments, Repair, ToolCall, ToolResult, make_call
-from toolmason.errors import LimitExceeded, ToolCancelled, ToolTimeout
+from toolmason.errors import InvalidArguments, LimitExceeded, ToolCancelled, ToolTimeout
 
 _held: ContextVar[frozenset[Hashable]] = ContextVar("toolmason_held_slots", default=frozenset())
 
@@ -141,6 +141,8 @@ class CurrentCall:
             repeated = find_repeated_result(run, key, route.name, self.call_id) if key in run.repeats else None
             if repeated is not None:
                 return repeated
+            if isinstance(problem, InvalidArguments):
+                raise run.rejected.reject(key, problem)
             self.key = key
         if problem is not None:
             raise problem

@@ -55,12 +55,6 @@ def record_new_result(run: RunState, key: Hashable, result: ToolResult) -> ToolR
     # The call may succeed later, or has no result of its own.
     if isinstance(error, ToolCancelled) or (isinstance(error, LimitExceeded) and error.retryable):
         return result
-    return record_result(run, key, result)
-
-
-def record_result(run: RunState, key: Hashable, result: ToolResult) -> ToolResult:
-    """Record the result of a call. Return it, with a note if it is the same as the last time."""
-    error = result.error
     # A pending call has no result yet. The same call polls a server task that is still running.
     if error is not None and (is_own(error, ApprovalRequired) or getattr(error, "phase", "") == "task"):
         return result

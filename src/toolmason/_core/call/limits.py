@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import threading
@@ -19,12 +20,16 @@ from toolmason._core.run.execute import Cancellation
 from toolmason._core.values.definition import canonicalize
 from toolmason._core.values.policy import Limits, Rate
 from toolmason._core.values.results import Arguments, ToolResult
-from toolmason.errors import LimitExceeded, ToolCancelled
+from toolmason.errors import MAX_NAMES_SHOWN, InvalidArguments, LimitExceeded, ToolCallError, ToolCancelled, UnknownTool
 
 REPEATS_BEFORE_CACHED: Final = 2
 """Number of identical calls with the same result after which the next one is answered from the cache."""
 REPEATS_BEFORE_REFUSED: Final = 3
 """Number of identical calls after which the next one is refused."""
+REJECTIONS_BEFORE_END: Final = 2
+"""Number of times that a run rejects the same invalid call or unknown name. The next one ends the run."""
+_MAX_REJECTED: Final = 1000
+"""Maximum number of rejected calls that a run remembers; the oldest is forgotten first."""
 _MAX_KEY_CHARS: Final = 256
 """Maximum length of arguments that are kept to recognize a repeated call; of longer ones, a hash is kept."""
 
@@ -145,6 +150,55 @@ class RunOwner(Protocol):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class RejectedCalls:
+    """Calls that a run rejected: invalid arguments, unknown names. Only hashes are kept, because both may be long."""
+
+    turn: int | None = None
+    """Turn of the model, if known. Its calls count once, because the model has not read the error of the first."""
+    _times: dict[int, tuple[int, int | None]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def reject(self, key: Hashable, error: ToolCallError) -> ToolCallError:
+        """Count a call that cannot run. Return its error: with a hint the second time, and then one that ends the run.
+
+        A call that may succeed later, such as one of a server that does not answer, is refused and the run goes on.
+        """
+        with self._lock:
+            times, turn = self._times.pop(hash(key), (0, None))
+            times += turn is None or turn != self.turn
+            self._times[hash(key)] = (times, self.turn)
+            if len(self._times) > _MAX_REJECTED:
+                del self._times[next(iter(self._times))]
+        if times < REJECTIONS_BEFORE_END:
+            return error
+        is_final = isinstance(error, InvalidArguments) or (isinstance(error, UnknownTool) and not error.down)
+        if times == REJECTIONS_BEFORE_END:
+            return _add_hint(error, is_final=is_final)
+        if is_final:
+            limit = f"limit of {REJECTIONS_BEFORE_END} identical invalid calls for this run"
+            return LimitExceeded(error.tool, limit, "Answer with what you have.", ends_run=True)
+        limit = f"limit of {REJECTIONS_BEFORE_END} identical calls of a tool that is not available"
+        return LimitExceeded(error.tool, limit, "Go on without it.")
+
+
+def _add_hint(error: ToolCallError, *, is_final: bool) -> ToolCallError:
+    """Return a copy of an error, as the calls of a batch share it, with what to change."""
+    hinted = copy.copy(error)
+    change = "Do not make it again."
+    if isinstance(error, UnknownTool) and error.known:
+        change = f"Call one of these instead: {', '.join(error.known[:MAX_NAMES_SHOWN])}."
+    elif isinstance(error, InvalidArguments) and error.cut_off:
+        change = "Send shorter arguments, as one complete JSON object."
+    elif isinstance(error, InvalidArguments):
+        paths = dict.fromkeys(problem.path for problem in error.problems[:MAX_NAMES_SHOWN])
+        change = "Send one valid JSON object." if error.raw is not None else f"Change {', '.join(paths)}."
+    end = " If it is made a third time, the run ends." if is_final else ""
+    hinted.message = f"{error.message} This is the second time that this call cannot run. {change}{end}"
+    hinted.args = (hinted.message,)
+    return hinted
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class RunState:
     """Counters and results of one run, shared by every view of the run's toolbox."""
 
@@ -154,6 +208,7 @@ class RunState:
     call_counter: Iterator[int] = field(default_factory=itertools.count)
     tool_counters: dict[Hashable, Iterator[int]] = field(default_factory=dict)
     repeats: dict[Hashable, RepeatedCall] = field(default_factory=dict)
+    rejected: RejectedCalls = field(default_factory=RejectedCalls)
     cancellation: Cancellation = field(default_factory=Cancellation)
     deadline: Deadline | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -101,7 +101,8 @@ def _add_condition(route: Route, runner: CallRunner) -> CallRunner:
             seconds = deadline.remaining if seconds is None else min(seconds, deadline.remaining)
         try:
             if not await is_enabled(route.tool, route.chain, options.context, seconds, cancellation):
-                raise UnknownTool(route.name, (), is_disabled=True)  # noqa: TRY301 - handled below with cancellation
+                unknown = UnknownTool(route.name, (), is_disabled=True)
+                raise unknown if run is None else run.rejected.reject(route.name, unknown)  # noqa: TRY301 - handled below with cancellation
         except BaseException as error:  # noqa: BLE001 - the call needs a result if its run is cancelled
             failed = await make_failure(route, error, FailedCall(call_id, has_run=False, cancellation=cancellation))
             result = replace_result(failed, call_id=call_id, name=route.name)

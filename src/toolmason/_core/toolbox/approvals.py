@@ -30,7 +30,14 @@ from toolmason._core.values.policy import INHERIT, Timeout, check_kinds, check_t
 from toolmason._core.values.results import Arguments, Repair, ToolCall, ToolResult
 from toolmason._explain import explain_arguments
 from toolmason._text import escape_hidden
-from toolmason.errors import ApprovalDenied, ApprovalRequired, LimitExceeded, ToolCallError
+from toolmason.errors import (
+    ApprovalDenied,
+    ApprovalRequired,
+    InvalidArguments,
+    LimitExceeded,
+    ToolCallError,
+    UnknownTool,
+)
 
 _MAX_CHARS: Final = 500
 """Maximum number of characters shown of one value or key."""
@@ -154,17 +161,26 @@ async def restore_call(state: ToolboxState, call: ToolCall, result: ToolResult) 
     """Count a call that another process made in a run, so that limits and repeat detection continue."""
     route = await ToolLookup(state, {}).resolve_route(call.name)
     run = state.run
-    if run is None or isinstance(route, ToolCallError):
+    if run is None:
+        return
+    error = result.error
+    if error is not None and is_own(error, UnknownTool):
+        run.rejected.reject(call.name, error)
+        return
+    if isinstance(route, ToolCallError):
+        return
+    bound = None
+    with suppress(BaseException):  # a validator may raise anything
+        bound = route.bind(call.arguments)
+    if bound is None and error is not None and is_own(error, InvalidArguments):
+        run.rejected.reject(get_call_key(route, call.arguments, None), error)
         return
     # A call over the limit stays over it; unreadable arguments cannot be a repeat.
     with suppress(LimitExceeded, ValueError):
         run.count(route.name, route.tool.options.max_calls, route.root)
         # A pending call is counted, but has no result yet.
-        is_pending = result.error is not None and is_own(result.error, ApprovalRequired)
+        is_pending = error is not None and is_own(error, ApprovalRequired)
         if route.tool.options.repeats == "detect" and not is_pending:
-            bound = None
-            with suppress(BaseException):  # a validator may raise anything
-                bound = route.bind(call.arguments)
             run.record_result(get_call_key(route, call.arguments, bound), result)
 
 

@@ -14,8 +14,6 @@ from toolmason._core.call.batch import Batch, is_barrier
 from toolmason._core.call.call_policy import combine_timeouts, run_in_time
 from toolmason._core.call.deadlines import Deadline, get_earlier
 from toolmason._core.call.failures import is_being_cancelled, make_error_result, make_failed_result
-from toolmason._core.call.gates import find_repeated_result, record_result
-from toolmason._core.call.limits import make_call_key
 from toolmason._core.call.pipeline import run_with_middleware
 from toolmason._core.call.route import CallOptions, Route
 from toolmason._core.define.context import get_trace_options
@@ -87,15 +85,9 @@ class Calls:
         return runner(call.id, call.arguments, options)
 
     async def refuse(self, call: ToolCall, error: ToolCallError) -> ToolResult:
-        """Return the result of a call that has no tool. In a run, a repeated one is detected like any other."""
-        run = self.state.run
-        key = None if run is None else make_call_key(call.name, call.arguments)
-        if run is not None:
-            try:
-                if (repeated := find_repeated_result(run, key, call.name, call.id)) is not None:
-                    return repeated
-            except ToolCallError as refused:
-                error, key = refused, None
+        """Return the result of a call that has no tool. A run counts them by name, whatever the arguments."""
+        if (run := self.state.run) is not None:
+            error = run.rejected.reject(call.name, error)
         if isinstance(error, ExecutionError):
             log_failure(error, call.id, call.arguments, self.state.calls.context)
         policy = self.state.calls
@@ -111,7 +103,7 @@ class Calls:
             log_call(result, call.arguments, has_content=get_trace_options(policy.context).has_content)
         if is_tracing():
             trace_refused(call, result)
-        return result if run is None or key is None else record_result(run, key, result)
+        return result
 
     async def run_batch(self, batch: Batch, options: CallOptions) -> list[ToolResult]:
         """Run the calls of a batch with the same options. Return one result for each, in call order."""

@@ -15,7 +15,16 @@ from toolmason._core.toolbox.exchange import ArgumentsDelta, CallClosed, CallOpe
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.answers import AnswerProgress
-from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Compacted, Delegated, Done, Event, StepFinished
+from toolmason.chat.events import (
+    CallFinished,
+    CallProgress,
+    CallStarted,
+    Compacted,
+    Delegated,
+    Done,
+    Event,
+    StepFinished,
+)
 from toolmason.chat.reply import Reply
 from toolmason.errors import ConfigError
 

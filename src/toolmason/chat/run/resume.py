@@ -164,12 +164,14 @@ class ResumedRun:
         run_messages = run.messages[run.history_length :]
         earlier_results = [result for message in run_messages for result in message.results]
         results_by_call = {result.call_id: result for result in (*earlier_results, *self.results)}
-        run.calls = [call for message in run_messages for call in message.calls]
         run.results = earlier_results
-        for call in run.calls:
-            # The call of a chat that waits is made again, and counted then.
-            if call.id in results_by_call and call.id not in self.reply.waiting:
-                await restore_call(get_state(run.plan.box), call, results_by_call[call.id])
+        for number, message in enumerate(run_messages, -len(run_messages)):  # negative: none is a later turn
+            run.turn_calls.run_state.rejected.turn = number
+            run.calls += message.calls
+            for call in message.calls:
+                # The call of a chat that waits is made again, and counted then.
+                if call.id in results_by_call and call.id not in self.reply.waiting:
+                    await restore_call(get_state(run.plan.box), call, results_by_call[call.id])
         if state is not None and delegated is not None:
             state.parent = get_state(delegated.caller.box).run
 

@@ -16,7 +16,6 @@ from typing import Any
 from toolmason._core.call.approval import ApprovalRequest
 from toolmason._core.call.call_policy import run_in_time
 from toolmason._core.call.deadlines import Deadline
-from toolmason._core.call.limits import RunState
 from toolmason._core.catalog.catalog import READ_RESULT
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.toolbox.exchange import Finished, ModelReply, ModelRequest
@@ -83,12 +82,11 @@ class Run:
     compacted: tuple[int, int] = (0, 0)
     """Number of messages of the run, and of calls in them, that a summary replaced."""
     turn_calls: TurnCalls = field(init=False)
-    state: RunState | None = field(init=False)
     """State of the run in its toolbox."""
 
     def __post_init__(self) -> None:
         self.turn_calls = TurnCalls(self.plan)
-        self.state = state = get_state(self.plan.box).run
+        state = self.turn_calls.run_state
         if state is not None:
             state.name, state.owner = self.plan.run_id, self
 
@@ -96,8 +94,8 @@ class Run:
         """Set the start of the run, before it was prepared. Its time limit also applies to its calls."""
         self.plan.started = started
         seconds = self.plan.limits.seconds
-        if seconds is not None and self.state is not None:
-            self.state.deadline = Deadline(started + seconds, seconds, "run timeout")
+        if seconds is not None:
+            self.turn_calls.run_state.deadline = Deadline(started + seconds, seconds, "run timeout")
 
     def load_history(self, messages: Sequence[Message]) -> None:
         """Set the conversation before this run."""
@@ -441,7 +439,7 @@ class Run:
         # The next request has the messages of the last one and more, unless only some of them are sent.
         next_input = tokens if self.plan.history and len(self.messages) + len(self.system) >= count else 0
         self.limit = self.plan.spending.find_limit(next_input)
-        if not self.limit and self.state is not None and self.state.is_exhausted:
+        if not self.limit and self.turn_calls.run_state.is_exhausted:
             self.limit = f"max_calls of {self.plan.limits.calls} for this run"
         if self.limit:
             return True

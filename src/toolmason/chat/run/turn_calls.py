@@ -39,6 +39,9 @@ class TurnCalls:
         self._offered_names: frozenset[str] = frozenset()
         self.turns: list[tuple[int, Sequence[ToolCall]]] = []
         """Calls of each turn, with its number."""
+        run = get_state(plan.box).run
+        assert run is not None  # noqa: S101 - the toolbox of a run
+        self.run_state = run
 
     def offer(self, tools: Sequence[ToolDefinition]) -> None:
         """Set the tools of the last request. The model cannot call other tools of the toolbox."""
@@ -58,6 +61,7 @@ class TurnCalls:
     ) -> list[ToolResult]:
         """Run calls concurrently or in order, each once. If the batch is cancelled, `results` has those so far."""
         self.turns.append((number, calls))
+        self.run_state.rejected.turn = number
         if len(calls) == 1 and remaining is None:
             # Fast path for the common case, one call: no batch is needed.
             return [await self.run_call(number, 0, calls[0])]
@@ -118,7 +122,7 @@ class TurnCalls:
     def _make_reconciler(self, call: ToolCall, options: ToolOptions | None) -> Reconciler | None:
         if options is None or options.reconcile is None:
             return None
-        state = CallState(call, run=get_state(self.plan.box).run)
+        state = CallState(call, run=self.run_state)
         return make_reconciler(call, options.reconcile, (self.plan.context or ToolContext[Any]()).for_call(state))
 
     def _find_tool(self, name: str) -> Tool | None:
@@ -135,7 +139,7 @@ class TurnCalls:
         offered_names = self._offered_names
         tool = None if call.name in offered_names else self._find_tool(call.name)
         if tool is not None and tool.name not in offered_names:
-            error = UnknownTool(call.name, sorted(offered_names))
+            error = self.run_state.rejected.reject(call.name, UnknownTool(call.name, sorted(offered_names)))
             CALL_LOG.debug("%s [%s] is not offered in this turn", tool.name, to_line(call.id))
             return ToolResult(call.id, call.name, error=error, attempts=0)
         emit = self.plan.emit
