@@ -19,6 +19,8 @@ STEPS, POINTS = 6, 205
 """How many turns with calls the run takes, and about how many things happen in it."""
 CHATS = str(Path(__file__).with_name("delegated_run.py"))
 CHATS_POINTS = 640
+TICKETS = str(Path(__file__).with_name("ticket_run.py"))
+TICKETS_POINTS = 180
 
 
 @pytest.fixture
@@ -133,3 +135,25 @@ def test_three_chats_that_are_killed_repeat_no_finished_call(start, tmp_path, se
     _, why, text, *results = finish.split()
     assert (why, text) == ("stop", "done")
     assert results == ["office:office_1", "look:5000", "office:office_2"]
+
+
+def test_work_in_the_background_survives_kills_and_each_result_arrives_once(start, tmp_path, seed):
+    chance = random.Random(seed)  # noqa: S311 - the seed is the test
+    kills = sum(start(tmp_path, chance.randint(1, TICKETS_POINTS), TICKETS).wait(60) != 0 for _ in range(2))
+
+    assert start(tmp_path, 0, TICKETS).wait(60) == 0
+
+    begun = calls_begun(tmp_path)
+    assert all(times <= 1 for call, times in begun.items() if call.startswith("pay"))
+    assert begun["look 1"] <= 1 + kills
+    assert lines(tmp_path, "finish")[-1] == "finish stop done 0"
+    said = conversation(tmp_path)
+    assert check_conversation(said) == []
+    results = [result.text for message in said for result in message.results]
+    unknown = sum("unknown_outcome" in text for text in results)
+    arrived = Counter(text.partition("result-")[2] for text in results if "result-" in text)
+    assert set(arrived.values()) == {1}, "nothing arrives twice"
+    assert arrived["1"] == 1
+    assert sum(arrived.values()) + unknown == 3
+    assert unknown <= kills
+    assert [message.text for message in said if message.role == "user"] == ["go", "and now?", "all?"]

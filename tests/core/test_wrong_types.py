@@ -215,7 +215,7 @@ OPTIONS = {
             "runs_on": (None,),
             "meta": (None, dict),
         }
-        | {"substitute_result": (True,)},
+        | {"substitute_result": (True,), "background": (True,), "ticket_after": (None, 5, 1.5)},
     ),
     "a toolbox": (
         Toolbox,

@@ -286,3 +286,20 @@ async def test_a_tool_that_needs_a_task_is_refused_to_who_cannot_wait_and_where_
     found.tasks.max_tasks = 0
     with pytest.raises(RpcError, match="Too many tasks"):
         await found.call(request(TASKS, name="job", arguments={"kind": "x"}))
+
+
+@tool(background=True)
+async def print_report() -> str:
+    """Print."""
+    return "printed"
+
+
+async def test_a_tool_that_works_in_the_background_is_a_task_for_clients_that_support_them():
+    box = Toolbox(print_report)
+    found = CallHandler(box, ToolboxLists(box))
+
+    task = await ended(found, "print_report", {})
+    waited = await found.call(request({}, name="print_report", arguments={}))
+
+    assert task.to_dict()["result"]["content"][0]["text"] == "printed"
+    assert waited["content"][0]["text"] == "printed"

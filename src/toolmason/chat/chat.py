@@ -43,6 +43,7 @@ from toolmason.chat.run.resume import (
 )
 from toolmason.chat.run.run import Run
 from toolmason.chat.run.spending import Price, Spending
+from toolmason.chat.run.ticket_store import TicketStore
 from toolmason.chat.search import Search, ToolSearch
 from toolmason.chat.send_options import Decisions, PromptInput, ResumeKeywords, SendKeywords, SendOptions, to_messages
 from toolmason.chat.tools import RequestTools, make_toolbox, refuse_unsupported_native
@@ -120,6 +121,7 @@ class Chat(Generic[OutputT]):
             raise ConfigError(f'on_limit={on_limit!r}: must be "stop" or "raise".')
         self._running_tasks: dict[str | None, set[asyncio.Task[Any]]] = {}
         self._cancelled_tasks: set[asyncio.Task[Any]] = set()
+        self._tickets = TicketStore()
         given_output: Any = output
         self._output = given_output
         self._answer_type = None if given_output is None else AnswerType(given_output, self.model, self.box)
@@ -233,10 +235,17 @@ class Chat(Generic[OutputT]):
 
     @explain_arguments
     def cancel(self, conversation: str | None = None) -> None:
-        """Cancel the runs of a conversation: model, tools and servers. Every call still gets a result."""
+        """Cancel the runs of a conversation: model, tools, servers and tickets. Every call still gets a result."""
+        self._tickets.cancel(conversation)
         for task in tuple(self._running_tasks.get(conversation, ())):
             self._cancelled_tasks.add(task)
             task.get_loop().call_soon_threadsafe(task.cancel)
+
+    async def wait_for_tickets(self, conversation: str | None = None) -> None:
+        """Wait until the work in the background of a conversation has ended. The next `send` delivers the results."""
+        await self._tickets.wait(conversation)
+
+    wait_for_tickets_sync = blocking(wait_for_tickets)
 
     @property
     def has_memory(self) -> bool:
@@ -402,6 +411,7 @@ class Chat(Generic[OutputT]):
             share_budget(self._budget, context, conversation, () if caller is None else caller.budgets),
             None if options.output is None and self._answer_type is None else self._make_answer(box, options),
             delegated,
+            ticket_store=self._tickets,
         )
         if delegated is not None:
             delegated.connect(plan.box)
@@ -484,6 +494,7 @@ class Chat(Generic[OutputT]):
         return self
 
     async def __aexit__(self, *exception: object) -> None:
+        await self._tickets.aclose()
         await self.box.__aexit__(*exception)
 
 

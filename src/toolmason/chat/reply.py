@@ -115,6 +115,8 @@ class Reply(Generic[OutputT]):
     """Replies of such chats that wait for approval, by the ID of the call. `pending` includes their requests."""
     compacted: tuple[int, int] = (0, 0)
     """Number of messages of the run, and of calls in them, that a summary replaced."""
+    tickets: tuple[str, ...] = ()
+    """Tickets of the conversation whose work goes on, or whose results the next `send` delivers."""
 
     def __repr__(self) -> str:
         # Short: Python 3.11 builds the repr of the value that `asyncio.run` returns, and a conversation may be long.

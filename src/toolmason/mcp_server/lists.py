@@ -143,7 +143,7 @@ class ToolboxLists:
 
 def _make_traits(tool: Tool, entry: Mapping[str, Any]) -> ToolTraits:
     schema = entry["inputSchema"]
-    task = get_mcp_options(tool).get("task")
+    task = get_mcp_options(tool).get("task", "optional" if tool.options.background else None)
     return ToolTraits(
         structured="outputSchema" in entry,
         task=task if task in ("optional", "required", "after_input") else None,

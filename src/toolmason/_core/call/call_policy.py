@@ -40,6 +40,8 @@ class SharedState:
 
     locks: KeyedLocks = field(default_factory=KeyedLocks)
     middleware: list[Middleware] = field(default_factory=list)
+    background: set[Callable[[], object]] = field(default_factory=set)
+    """Functions that cancel work in the background."""
     _semaphores: dict[tuple[Tool | None, int], Semaphore] = field(default_factory=dict)
     _rate_limiters: dict[tuple[Tool, Rate], RateLimiter] = field(default_factory=dict)
     _counters: dict[Tool, Iterator[int]] = field(default_factory=dict)

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -224,6 +224,10 @@ class RunState:
     """Run of a chat that makes the calls, or None if the application makes them."""
     origins: set[str] = field(default_factory=set)
     """Origins of the results so far, except `own`."""
+    open_ticket: Callable[..., Coroutine[Any, Any, ToolResult]] | None = None
+    """Runs the call of a tool that may go on in the background, or None if such a call is awaited."""
+    on_admitted: Callable[[], object] | None = None
+    """Called when the call of such a tool is approved and begins."""
     is_exhausted: bool = False
     """True if a call was refused because the run has used up its calls."""
 

@@ -56,7 +56,7 @@ def compose_runners(route: Route) -> Route:
     """Set the runners of a route: with the steps that its tool needs, and with those of a run."""
     options = route.tool.options
     is_plain = route.is_direct and not route.semaphores and options.lock is None
-    is_plain = is_plain and options.rate is None
+    is_plain = is_plain and options.rate is None and not route.opens_tickets
     for in_run in (False, True):
         runner = _make_runner(route, in_run=in_run)
         is_counted = options.max_calls is not None and not in_run
@@ -64,7 +64,7 @@ def compose_runners(route: Route) -> Route:
             runner = _make_plain_runner(route, runner)
         runner = _add_condition(route, _add_origin(route, runner))
         if in_run:
-            route.run_runner = runner
+            route.run_runner = _add_tickets(route, runner) if route.opens_tickets else runner
         else:
             route.runner = runner
     route.full_runner = _add_condition(route, _add_origin(route, _make_runner(route, in_run=True)))
@@ -112,6 +112,20 @@ def _add_condition(route: Route, runner: CallRunner) -> CallRunner:
         return await runner(call_id, arguments, options)
 
     return run_if_enabled
+
+
+def _add_tickets(route: Route, runner: CallRunner) -> CallRunner:
+    """Return the runner of a tool whose work may go on in the background."""
+
+    def run(_: Route, call: ToolCall, options: CallOptions) -> Coroutine[Any, Any, ToolResult]:
+        return runner(call.id, call.arguments, options)
+
+    async def run_or_open_ticket(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:
+        if options.run is None or options.run.open_ticket is None:
+            return await runner(call_id, arguments, options)
+        return await options.run.open_ticket(run, route, make_call(call_id, route.name, arguments), options)
+
+    return run_or_open_ticket
 
 
 # --- the plain call ----------------------------------------------------------------------------
@@ -263,7 +277,7 @@ async def _convert_in_thread(
 # --- every step --------------------------------------------------------------------------------
 
 
-def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901 - as above
+def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901, PLR0915 - as above
     """Return a runner with every step that the tool needs."""
     render, options_of_tool, listener = route.render, route.tool.options, route.compiled.on_arguments
     approval_steps = get_approval_steps(route.tool, route.chain, in_run=in_run)
@@ -273,6 +287,7 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901 - a
     max_chars, grace = route.max_result_bytes // 4, route.settings.cancel_grace
     render_large = refuse_to_render if route.compiled.renderer is None else render
     on_loop = cast("Any", route.plain_function if route.runs_on == "loop" else None)
+    opens_tickets = route.opens_tickets
 
     async def run_steps(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
         current = CurrentCall(route, call_id, arguments, options)
@@ -282,6 +297,8 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901 - a
                 return repeated
             if approval_steps or options.decision is not None:
                 await ApprovalGate(current, approval_steps).admit()
+            if opens_tickets and options.run is not None and options.run.on_admitted is not None:
+                options.run.on_admitted()
             bound: Any = current.bound
             values = bound[0]
             current.start_timer()

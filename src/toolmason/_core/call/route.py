@@ -130,6 +130,8 @@ class Route:
     """True if the bound values are always in the order of the parameters."""
     trace: TraceOptions
     """Options of the spans. The log shows arguments and results if the spans do."""
+    opens_tickets: bool
+    """True if the work of a call may go on in the background."""
     runner: CallRunner = field(init=False)
     """Runs a call through every step inside the middleware."""
     run_runner: CallRunner = field(init=False)
@@ -180,6 +182,7 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         and not compiled.accepts_extra
         and compiled.on_arguments is None,
         trace=get_trace_options(context),
+        opens_tickets=options.may_open_ticket,
     )
 
 

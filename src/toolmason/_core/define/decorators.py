@@ -105,6 +105,8 @@ class ToolOptionKeywords(TypedDict, total=False):
     rate: Rate | None
     max_result_bytes: int | None
     repeats: Literal["detect", "allow"]
+    background: bool
+    ticket_after: float | None
     strict_types: bool
     extra: Extra
     runs_on: RunsOn | None

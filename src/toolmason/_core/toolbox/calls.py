@@ -70,6 +70,8 @@ class Calls:
 
     def run(self, route: Route, call: ToolCall, options: CallOptions) -> Coroutine[Any, Any, ToolResult]:
         """Run a call of a known tool through its middleware and steps, in a span if the program traces calls."""
+        if route.opens_tickets and options.run is not None and options.run.open_ticket is not None:
+            return options.run.open_ticket(self.run, route, call, options)
         if TRACE_API in LOADED_MODULES and getattr(LOADED_MODULES[TRACE_API], PROVIDER, None):
             run = functools.partial(self._run, route, call, options)
             return trace_call(route.tool.definition, call, route.trace, run)

@@ -123,9 +123,12 @@ class ToolboxState:
             await self.remotes.aclose()
 
     def drop_results(self) -> None:
-        """Drop the stored results."""
+        """Drop the stored results, and cancel work in the background."""
         if self.owns_store:
             self.result_store.clear()
+        if self.run is None and self.owns_remotes:
+            for cancel in tuple(self.calls.state.background):
+                cancel()
 
     # --- sources -------------------------------------------------------------------------------
 

@@ -86,7 +86,8 @@ def canonicalize(value: Any) -> Any:
 _OPTION_KINDS: Final = {
     **dict.fromkeys(("read_only", "destructive", "idempotent", "open_world", "sequential"), (bool, NoneType)),
     **dict.fromkeys(("return_direct", "skip_permission", "overrides_builtin", "strict_types"), (bool,)),
-    "substitute_result": (bool,),
+    **dict.fromkeys(("substitute_result", "background"), (bool,)),
+    "ticket_after": (int, float, NoneType),
     **dict.fromkeys(("max_concurrency", "max_calls", "max_result_bytes"), (int, NoneType)),
     "lock": (str, NoneType),
     "rate": (Rate, NoneType),
@@ -136,6 +137,10 @@ class ToolOptions:
     max_result_bytes: int | None = None
     repeats: Literal["detect", "allow"] = "detect"
     """`"detect"` to cache, then refuse, a call that keeps returning the same result; `"allow"` to run it every time."""
+    background: bool = False
+    """True if a call in a chat returns a ticket at once, and the work goes on."""
+    ticket_after: float | None = None
+    """Seconds after which a call in a chat returns a ticket, and the work goes on."""
     strict_types: bool = False
     """True to accept arguments only exactly as the schema declares them, without repairs."""
     extra: Extra = "ignore"
@@ -159,6 +164,8 @@ class ToolOptions:
             raise DefinitionError(f"tags={set(self.tags)!r}: must be strings.")
         if self.repeats not in ("detect", "allow"):
             raise DefinitionError(f'repeats={self.repeats!r}: must be "detect" or "allow".')
+        if self.ticket_after is not None and not self.ticket_after >= 0:
+            raise DefinitionError(f"ticket_after={self.ticket_after!r}: must be at least 0 seconds, or omitted.")
         check_runs_on(self.runs_on)
         check_converter(self.converter)
         for name, minimum in (("max_concurrency", 1), ("max_calls", 1), ("max_result_bytes", 256)):
@@ -196,6 +203,11 @@ class ToolOptions:
     def repeatable(self) -> bool:
         """True if running the tool twice does no harm."""
         return bool(self.read_only or self.idempotent)
+
+    @property
+    def may_open_ticket(self) -> bool:
+        """True if the work of a call may go on in the background."""
+        return self.background or self.ticket_after is not None
 
     def with_(self, **changes: Any) -> ToolOptions:
         """Return a copy with these fields changed."""

@@ -147,6 +147,12 @@ class SqliteRuntime:
         """Return all runs, oldest first."""
         return self._records(None)
 
+    async def find_runs(self, prefix: str) -> list[RunRecord]:
+        """Return the runs whose IDs start with `prefix`, oldest first."""
+        query = "SELECT run FROM runs WHERE run >= ?1 AND run < ?1 || char(1114111) ORDER BY begun, run"
+        found = await self.file.read(lambda db: db.execute(query, (prefix,)).fetchall())
+        return [self.run(name) for (name,) in found]
+
     def _records(self, run: str | None) -> list[RunRecord]:
         rows = self._select(
             "SELECT r.run, r.begun, r.finish, (SELECT count(*) FROM effects e WHERE e.run=r.run), r.holder, "

@@ -27,6 +27,8 @@ from toolmason.errors import AnswerError, ApprovalRequired, ToolError
 
 _DELEGATION: Final = "toolmason.delegation"
 """Key of the `meta` of a result, for the run that made it."""
+TICKET: Final = "toolmason.ticket"
+"""Key of the `meta` of a result, for the ticket that a call opened, or whose result it is."""
 
 ChatRunner: TypeAlias = Callable[[Any, SendOptions], Awaitable[Reply[Any]]]
 """Function that runs a chat: of the prompt and the options."""
@@ -228,16 +230,14 @@ def _dump_call(result: ToolResult) -> dict[str, Any] | None:
     # A call that waits for approval has not run. Another process asks again, with a request that it signs.
     if isinstance(result.error, ApprovalRequired):
         return None
-    found = result.meta.get(_DELEGATION)
-    return dump_result(result) | ({} if found is None else {_DELEGATION: found})
+    return dump_result(result) | {key: result.meta[key] for key in (_DELEGATION, TICKET) if key in result.meta}
 
 
 def _load_call(data: Mapping[str, Any]) -> ToolResult:
-    if _DELEGATION not in data:
+    meta = {key: data[key] for key in (_DELEGATION, TICKET) if key in data}
+    if not meta:
         return load_result(data)
-    given = dict(data)
-    found = given.pop(_DELEGATION)
-    return replace_result(load_result(given), meta={_DELEGATION: found})
+    return replace_result(load_result({key: data[key] for key in data if key not in meta}), meta=meta)
 
 
 CALL_SERIALIZER: Final = OutcomeSerializer(_dump_call, _load_call)

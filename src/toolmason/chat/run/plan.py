@@ -9,17 +9,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from toolmason._core.call.approval import Decision
-from toolmason._core.define.context import ToolContext
+from toolmason._core.define.context import CallState, ToolContext
 from toolmason._core.toolbox.exchange import ModelReply, ModelRequest, Usage
 from toolmason._core.toolbox.toolbox import RunToolbox, get_state
+from toolmason._core.values.definition import ToolOptions
 from toolmason._core.values.policy import Limits, Strategy
+from toolmason._core.values.results import ToolCall
 from toolmason.chat.answers import AnswerRun
 from toolmason.chat.budget import Budget
-from toolmason.chat.durable.effects import RunExecution, Runtime
+from toolmason.chat.durable.effects import Reconciler, RunExecution, Runtime, make_reconciler
 from toolmason.chat.events import Delegated, Event
 from toolmason.chat.memory import Memory
 from toolmason.chat.reply import Reply
 from toolmason.chat.run.spending import Price, Spending
+from toolmason.chat.run.ticket_store import TicketStore
 from toolmason.chat.tools import RequestTools
 from toolmason.errors import ToolError
 from toolmason.models.protocol import Model
@@ -85,6 +88,11 @@ class RunPlan:
     execution: RunExecution | None = None
     """Record of the effects, or None if the runtime records nothing."""
 
+    ticket_store: TicketStore = field(default_factory=TicketStore)
+    """Tickets of the chat."""
+    tickets: Any = None
+    """Tickets of the run, or None while it has none."""
+
     started: float = field(default_factory=time.monotonic)
     call_ids: set[str] = field(default_factory=set)
     """IDs of the calls in the conversation."""
@@ -99,6 +107,13 @@ class RunPlan:
         """Return the seconds that the run has left, or None if it has no limit."""
         seconds = self.limits.seconds
         return None if seconds is None else max(0.0, seconds - (time.monotonic() - self.started))
+
+    def make_reconciler(self, call: ToolCall, options: ToolOptions | None) -> Reconciler | None:
+        """Return the function that finds out what became of an interrupted call, or None if its tool has none."""
+        if options is None or options.reconcile is None:
+            return None
+        state = CallState(call, run=get_state(self.box).run)
+        return make_reconciler(call, options.reconcile, (self.context or ToolContext[Any]()).for_call(state))
 
     @property
     def has_cost_limit(self) -> bool:

@@ -15,6 +15,7 @@ from toolmason.chat.loop import Advisor, ModelTurn, chain
 from toolmason.chat.run.plan import CURRENT_RUN
 from toolmason.chat.run.resume import ResumedRun
 from toolmason.chat.run.run import Run
+from toolmason.chat.run.tickets import find_tickets
 from toolmason.chat.tools import RequestTools
 from toolmason.providers.conversation import repair
 
@@ -57,14 +58,20 @@ class PreparedRun:
             run.mark_cancelled()
             raise
         finally:
+            if run.plan.tickets is not None:
+                await run.plan.tickets.close(run.finish)
             CURRENT_RUN.reset(token)
 
     async def _run_loop(self) -> None:
         run, resumed = self.run, self.resumed
+        if run.plan.ticket_store.tickets or run.plan.runtime is not None:
+            await find_tickets(run.plan)
         step = chain(self.advisors, run.ask_model)
         if resumed is None:
             if run.plan.execution is not None:
                 await run.begin(self.new_messages, run.plan.execution)
+            if run.plan.tickets is not None:
+                await run.deliver_tickets(1)
             await run.record(self.new_messages)
             if run.compactor is not None and not await run.must_stop():
                 run.messages[:] = repair(run.messages)
@@ -72,6 +79,8 @@ class PreparedRun:
         # Close interrupted calls first: providers reject a call without a result.
         repaired = repair(run.messages)
         request = ModelRequest(await run.get_visible_messages(repaired), run.plan.box, self.tool_choice, self.options)
+        if run.plan.tickets is not None:
+            request = request.with_messages(request.messages, tools=run.plan.tickets.add_tools(request.tools))
         turn = ModelTurn(request, 1, run.plan.conversation, run)
         if resumed is None:
             run.messages[:] = repaired

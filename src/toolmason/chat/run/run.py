@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from toolmason._core.call.call_policy import run_in_time
 from toolmason._core.call.deadlines import Deadline
 from toolmason._core.catalog.catalog import READ_RESULT
 from toolmason._core.run.execute import call_user_function
-from toolmason._core.toolbox.exchange import Finished, ModelReply, ModelRequest
+from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
@@ -31,7 +31,7 @@ from toolmason.chat.durable.effects import (
     RunEffect,
     RunExecution,
 )
-from toolmason.chat.events import Compacted, StepFinished
+from toolmason.chat.events import CallFinished, CallStarted, Compacted, StepFinished
 from toolmason.chat.loop import ModelTurn
 from toolmason.chat.memory import apply_window, complete_last_turn
 from toolmason.chat.reply import (
@@ -46,9 +46,11 @@ from toolmason.chat.reply import (
 )
 from toolmason.chat.run.compaction import Compactor
 from toolmason.chat.run.delegation import get_delegation
+from toolmason.chat.run.model_calls import assign_call_ids, call_model
 from toolmason.chat.run.plan import RunPlan
+from toolmason.chat.run.tickets import get_tickets
 from toolmason.chat.run.turn_calls import TurnCalls
-from toolmason.errors import ApprovalRequired, ConfigError, ModelError
+from toolmason.errors import ApprovalRequired, ConfigError
 
 _log = logging.getLogger("toolmason")
 
@@ -125,11 +127,15 @@ class Run:
         def facts() -> dict[str, Any]:
             messages_by_kind = {"asked": new, "before": self.messages, "system": self.system}
             dumped = {name: [message.to_dict() for message in messages] for name, messages in messages_by_kind.items()}
-            return {**dumped, "model": self.plan.model.name, "conversation": self.plan.conversation}
+            tickets = [] if self.plan.tickets is None else self.plan.tickets.ids
+            given = {"model": self.plan.model.name, "conversation": self.plan.conversation}
+            return {**dumped, **given, **({"tickets": tickets} if tickets else {})}
 
         recorded = await execution.begin(facts)
         if recorded is None:
             return
+        if self.plan.tickets is not None or "tickets" in recorded:
+            get_tickets(self.plan).ids[:] = recorded.get("tickets", ())
         if recorded["asked"] != [message.to_dict() for message in new]:
             raise ConfigError(
                 f"Run {self.plan.run_id!r} was started with another message. "
@@ -156,13 +162,13 @@ class Run:
             request = self.plan.answer.apply(request)
         self.turn_calls.offer(request.tools)
         if self.plan.execution is None:
-            reply = await self._call_model(request)
+            reply = await call_model(self.plan, request)
         else:
             data = {"messages": len(request.messages)}
             effect = RunEffect(self.plan.run_id, f"{turn.number}/model", "model", self.plan.model.name, data)
-            reply = await self.plan.execution.perform(effect, partial(self._call_model, request), REPLY_SERIALIZER)
+            reply = await self.plan.execution.perform(effect, partial(call_model, self.plan, request), REPLY_SERIALIZER)
         if reply.message.calls:
-            reply = self._assign_call_ids(reply)
+            reply = assign_call_ids(reply, self.plan.call_ids)
         self.turns = turn.number
         self.plan.spending.add_turn(reply.usage)
         self.last_input = (len(request.messages), reply.usage.input_tokens)
@@ -175,61 +181,6 @@ class Run:
             _log.debug("run %s, turn %d: %s in %.1f ms", self.plan.run_id, turn.number, what, step.seconds * 1000)
         return reply
 
-    def _call_model(self, request: ModelRequest) -> Awaitable[ModelReply]:
-        if self.plan.budgets:
-            return self._call_model_on_budget(request)
-        if self.plan.emit is None and self.plan.limits.seconds is None:
-            return self.plan.model.respond(request)
-        # In a task of its own: each event of a stream would otherwise pass through every layer above.
-        return asyncio.ensure_future(self._call_model_in_time(request))
-
-    async def _call_model_on_budget(self, request: ModelRequest) -> ModelReply:
-        """Ask the model, and count the request in the shared budgets. A turn from the journal is not counted again."""
-        reply = await asyncio.ensure_future(self._call_model_in_time(request))
-        price = self.plan.spending.price
-        for budget in self.plan.budgets:
-            await budget.add(reply.usage, None if price is None else price.compute(reply.usage))
-        return reply
-
-    async def _call_model_in_time(self, request: ModelRequest) -> ModelReply:
-        async with asyncio.timeout(self.plan.get_remaining_seconds()):
-            if self.plan.emit is None:
-                return await self.plan.model.respond(request)
-            reply: ModelReply | None = None
-            async for event in self.plan.model.stream(request):
-                if isinstance(event, Finished):
-                    reply = event.reply
-                    continue
-                self.plan.emit(event)
-                if self.plan.answer is not None and (progress := self.plan.answer.read_event(event)) is not None:
-                    self.plan.emit(progress)
-        if reply is None:
-            raise ModelError(self.plan.model.name, "its stream ended without `Finished`. End each stream with it")
-        return reply
-
-    def _assign_call_ids(self, reply: ModelReply) -> ModelReply:
-        """Give each call a unique ID and a name: providers reject conversations without them."""
-        message = reply.message
-        calls: list[ToolCall] = []
-        is_changed = False
-        for call in message.calls:
-            base_id = call.id or "call"
-            call_id = base_id
-            number = 1
-            while call_id in self.plan.call_ids:
-                number += 1
-                call_id = f"{base_id}_{number}"
-            self.plan.call_ids.add(call_id)
-            if call_id != call.id or not call.name:
-                is_changed = True
-                call = replace(call, id=call_id, name=call.name or "unknown")  # noqa: PLW2901 - the same call
-            calls.append(call)
-        if not is_changed:
-            return reply
-        return replace(
-            reply, message=Message(message.role, message.content, calls, provider_state=message.provider_state)
-        )
-
     # --- tool calls ----------------------------------------------------------------------------------
 
     async def handle_reply(self, turn: ModelTurn, reply: ModelReply) -> ModelTurn | None:
@@ -241,6 +192,8 @@ class Run:
                 return None
             return await self._ask_again(turn, reply)
         calls = reply.message.calls
+        if not calls and execute is not False and await self._must_wait_for_tickets():
+            return await self._ask_again(turn, reply)
         if (answer := self.plan.answer) is not None and not calls:
             return await self._handle_text_answer(turn, reply, answer)
         is_answer = answer is not None and answer.is_answer(calls)  # taken whatever `execute=` says
@@ -252,6 +205,28 @@ class Run:
         self.last_executed = reply
         results = await self.run_calls(turn.number, calls)
         return await self.handle_results(turn, reply, results)
+
+    async def _must_wait_for_tickets(self) -> bool:
+        """Wait for a ticket if only this run can have its result. Return False if there is none, or a limit."""
+        tickets = self.plan.tickets
+        if tickets is None or self.plan.conversation is not None or not tickets.get_open() or await self.must_stop():
+            return False
+        await tickets.wait()
+        return True
+
+    async def deliver_tickets(self, number: int) -> None:
+        """Record the results of tickets that have arrived before a turn."""
+        messages = await self.plan.tickets.deliver(number)
+        if not messages:
+            return
+        await self.record(messages)
+        await self.plan.tickets.mark_delivered()
+        self.calls.extend(messages[0].calls)
+        self.results.extend(messages[1].results)
+        if self.plan.emit is not None:
+            for call, result in zip(messages[0].calls, messages[1].results, strict=True):
+                self.plan.emit(CallStarted(call))
+                self.plan.emit(CallFinished(call, result))
 
     async def _handle_text_answer(self, turn: ModelTurn, reply: ModelReply, answer: AnswerRun) -> ModelTurn | None:
         """Take the text of a reply as the answer. Return the next turn if it is wrong and the model may correct it."""
@@ -344,6 +319,8 @@ class Run:
 
     async def make_next_turn(self, turn: ModelTurn) -> ModelTurn:
         """Return the turn after this one. A forced tool choice applies only once."""
+        if self.plan.tickets is not None:
+            await self.deliver_tickets(turn.number + 1)
         request = turn.request.with_messages(
             await self.get_visible_messages(), tool_choice=None, tools=await self._get_next_tools(turn.request)
         )
@@ -355,6 +332,10 @@ class Run:
         request_tools = self.plan.request_tools
         if request_tools.prepared is not None or request_tools.has_changed():
             tools = await request_tools.update(box, tools)
+        if self.plan.tickets is not None:
+            tools = self.plan.tickets.add_tools(
+                [tool for tool in tools if not self.turn_calls.is_ticket_tool(tool.name)]
+            )
         if len(get_state(box).result_store) == 0 or any(tool.name == READ_RESULT for tool in tools):
             return tools
         reader = [tool.definition for tool in box.tools if tool.name == READ_RESULT]
@@ -473,6 +454,7 @@ class Run:
             delegations=tuple(self.delegations),
             waiting=self.plan.waiting,
             compacted=self.compacted,
+            tickets=() if self.plan.tickets is None else tuple([ticket.id for ticket in self.plan.tickets.get_open()]),
         )
         if self.finish != "limit":
             return reply

@@ -5,28 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from toolmason._core.call.batch import Batch, get_max_parallel
-from toolmason._core.define.context import CallState, ToolContext
 from toolmason._core.define.tool import Tool
 from toolmason._core.run.call_log import CALL_LOG
 from toolmason._core.toolbox.approvals import restore_call
 from toolmason._core.toolbox.toolbox import get_state
-from toolmason._core.values.definition import ToolDefinition, ToolOptions
+from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
 from toolmason._text import to_line
-from toolmason.chat.durable.effects import Reconciler, RunEffect, Work, make_reconciler
+from toolmason.chat.durable.effects import RunEffect, Work
 from toolmason.chat.events import CallFinished, CallProgress, CallStarted
 from toolmason.chat.reply import make_cancelled_result
 from toolmason.chat.run.delegation import (
     CALL_SERIALIZER,
+    TICKET,
     complete_result,
     get_delegation,
     is_chat_tool,
     restore_delegation,
 )
 from toolmason.chat.run.plan import RunPlan
+from toolmason.chat.run.tickets import CANCEL_TICKET, CHECK_TICKET, get_tickets, open_ticket, restore_ticket
 from toolmason.errors import UnknownOutcome, UnknownTool
 
 
@@ -42,6 +42,7 @@ class TurnCalls:
         run = get_state(plan.box).run
         assert run is not None  # noqa: S101 - the toolbox of a run
         self.run_state = run
+        run.open_ticket = partial(open_ticket, plan)
 
     def offer(self, tools: Sequence[ToolDefinition]) -> None:
         """Set the tools of the last request. The model cannot call other tools of the toolbox."""
@@ -101,11 +102,12 @@ class TurnCalls:
 
         tool = self._find_tool(call.name)
         options = None if tool is None else tool.options
-        repeatable = options is None or options.repeatable or is_chat_tool(tool)
+        # The journal has the run of a chat and the work of a ticket apart, and decides there.
+        repeatable = options is None or options.repeatable or is_chat_tool(tool) or options.may_open_ticket
         effect = self._make_effect(_make_effect_key(number, index, call), call, repeatable=repeatable)
         try:
             result = await self.plan.execution.perform(
-                effect, run_work, CALL_SERIALIZER, self._make_reconciler(call, options)
+                effect, run_work, CALL_SERIALIZER, self.plan.make_reconciler(call, options)
             )
         except UnknownOutcome as unknown_outcome:
             return ToolResult(call.id, call.name, error=unknown_outcome, attempts=0)
@@ -114,16 +116,16 @@ class TurnCalls:
         if not was_run:
             # Calls of an earlier process count as well: resuming a run does not raise its limits.
             await restore_call(get_state(self.plan.box), call, result)
+            if TICKET in result.meta:
+                await restore_ticket(self.plan, call, result)
             if (delegation := get_delegation(result)) is not None:
                 counted, _ = self.plan.resumed.pop(call.id, (None, ()))
                 restore_delegation(self.plan, delegation, counted)
         return result
 
-    def _make_reconciler(self, call: ToolCall, options: ToolOptions | None) -> Reconciler | None:
-        if options is None or options.reconcile is None:
-            return None
-        state = CallState(call, run=self.run_state)
-        return make_reconciler(call, options.reconcile, (self.plan.context or ToolContext[Any]()).for_call(state))
+    def is_ticket_tool(self, name: str) -> bool:
+        """Return True if a name is that of a tool for tickets, and not that of a tool of the toolbox."""
+        return name in (CHECK_TICKET, CANCEL_TICKET) and name not in self.plan.box
 
     def _find_tool(self, name: str) -> Tool | None:
         """Return the tool that a call refers to, or None if only a resolver may know it."""
@@ -136,6 +138,8 @@ class TurnCalls:
         """Run a call of a tool that was offered."""
         if (answer := self.plan.answer) is not None and answer.is_answer([call]):
             return await answer.take(call)
+        if self.plan.tickets is not None and call.name in self._offered_names and self.is_ticket_tool(call.name):
+            return await get_tickets(self.plan).answer(call)
         offered_names = self._offered_names
         tool = None if call.name in offered_names else self._find_tool(call.name)
         if tool is not None and tool.name not in offered_names:
