@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from toolmason._core.call.approval import Allow, Deny, Edit
     from toolmason._core.catalog.discovery import tools_from
     from toolmason._core.config.config import Config
-    from toolmason._core.define.context import Inject, ProjectDir, ToolContext
+    from toolmason._core.define.context import Depends, Inject, ProjectDir, ToolContext
     from toolmason._core.define.decorators import Param, prompt, resource, tool
     from toolmason._core.define.tool import Tool
     from toolmason._core.load.supported_for import supported_for
@@ -36,6 +36,7 @@ __all__ = [
     "Chat",
     "Config",
     "Deny",
+    "Depends",
     "Edit",
     "EmbeddedResource",
     "Image",
@@ -88,7 +89,7 @@ __getattr__, __dir__ = lazy_names(
         "toolmason._core.call.approval": ("Allow", "Deny", "Edit"),
         "toolmason._core.catalog.discovery": ("tools_from",),
         "toolmason._core.config.config": ("Config",),
-        "toolmason._core.define.context": ("Inject", "ProjectDir", "ToolContext"),
+        "toolmason._core.define.context": ("Depends", "Inject", "ProjectDir", "ToolContext"),
         "toolmason._core.define.decorators": ("Param", "prompt", "resource", "tool"),
         "toolmason._core.define.tool": ("Tool",),
         "toolmason._core.load.supported_for": ("supported_for",),

@@ -3,9 +3,9 @@
 A line with ignores must stay an error in both checkers: an ignore that hides nothing fails the check.
 """
 
-from typing import assert_type
+from typing import Annotated, assert_type
 
-from toolmason import Tool, Toolbox, ToolCall, ToolContext, ToolResult, tool, tools_from
+from toolmason import Depends, Tool, Toolbox, ToolCall, ToolContext, ToolResult, tool, tools_from
 
 
 @tool
@@ -127,3 +127,18 @@ def override() -> None:
     assert_type(box.override("double", name="twice", approval=True, arguments={"n": 3}), Toolbox)
     box.override("double", aproval=True)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
     box.override("double", timeout="5")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+
+def open_session() -> str:
+    return "session"
+
+
+@tool
+def save(text: str, session: Annotated[str, Depends(open_session, scope="run")]) -> str:
+    return assert_type(session, str) + text
+
+
+assert_type(save("a", "b"), str)
+save("a", 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Depends(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Depends(open_session, scope="app")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -46,7 +46,7 @@ from toolmason.chat.run.spending import Price, Spending
 from toolmason.chat.run.ticket_store import TicketStore
 from toolmason.chat.search import Search, ToolSearch
 from toolmason.chat.send_options import Decisions, PromptInput, ResumeKeywords, SendKeywords, SendOptions, to_messages
-from toolmason.chat.tools import RequestTools, make_toolbox, refuse_unsupported_native
+from toolmason.chat.tools import RequestTools, check_deps, make_toolbox, refuse_unsupported_native
 from toolmason.errors import ConfigError
 from toolmason.models.by_name import model as make_model
 from toolmason.models.protocol import Model, check_model
@@ -115,6 +115,7 @@ class Chat(Generic[OutputT]):
         self._advisors = order_advisors(advisors)
         self._on_limit, self._strategy, self._execute_rule = on_limit, strategy, execute
         self._search = Search.parse(search, self.model)
+        self._needs_deps = check_deps(self.box, self._context, may_follow=True)
         if not history and memory is None:
             raise ConfigError("history=False requires a memory. Pass `memory=` as well.")
         if on_limit not in ("stop", "raise"):
@@ -462,6 +463,8 @@ class Chat(Generic[OutputT]):
         try:
             async with timeout:
                 prepared = await prepare(request_tools)
+            if self._needs_deps or options.tools is not None or options.add_tools is not None:
+                check_deps(prepared.run.plan.box, prepared.run.plan.context)
             prepared.run.start(started_at)
             await prepared.execute(lambda: task in self._cancelled_tasks)
         except TimeoutError:

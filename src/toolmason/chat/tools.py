@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from toolmason._core.call.approval import Approver
+from toolmason._core.call.call_policy import get_chain, merge_context
 from toolmason._core.config.config import Config
 from toolmason._core.define.context import ToolContext
-from toolmason._core.define.tool import Tool
+from toolmason._core.define.signature import ContextInjector
+from toolmason._core.define.tool import LazyTool, RenamedTool, Tool, compile_tool
 from toolmason._core.toolbox.exchange import ModelRequest
 from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.options import make_native_tools
@@ -39,6 +41,37 @@ def make_toolbox(tools: Any, approver: Approver | None, config: Config | Mapping
     added = [item for item in configured if item.name not in known_names]
     box = tools.with_policy(approver=approver, config=config)
     return box | Toolbox(*added) if added else box
+
+
+def _is_lazy(tool: Tool) -> bool:
+    while isinstance(tool, RenamedTool):
+        tool = tool.tool
+    return isinstance(tool, LazyTool)
+
+
+def check_deps(box: Toolbox, context: ToolContext[Any] | None, *, may_follow: bool = False) -> bool:
+    """Refuse a context without the `deps` that tools require. Return True if a tool requires some.
+
+    Tools that are not loaded yet or not always enabled are not checked. `may_follow`: a request may still bring them.
+
+    Raises:
+        ConfigError: they are missing, or of another class; names the tool, the parameter and the fix.
+    """
+    given, own, is_needed = None if context is None else context.deps, get_state(box).calls, False
+    for tool in get_state(box).catalog.tools.values():
+        if _is_lazy(tool) or tool.options.enabled is not True:
+            continue
+        for parameter in compile_tool(tool).parameters:
+            if not isinstance(injector := parameter.injector, ContextInjector):
+                continue
+            is_needed = True
+            deps = merge_context(get_chain(tool.policies, own)).deps if given is None else given
+            if not (deps is None and may_follow) and (problem := injector.find_problem(deps)):
+                raise ConfigError(
+                    f"{tool.name}: Parameter {injector.name!r} is a context with deps of type {injector.type_name}, "
+                    f"{problem}"
+                )
+    return is_needed
 
 
 class RequestTools:

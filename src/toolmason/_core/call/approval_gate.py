@@ -28,9 +28,10 @@ from toolmason._core.call.current_call import CurrentCall
 from toolmason._core.call.gates import get_effective_arguments
 from toolmason._core.call.limits import to_json_like
 from toolmason._core.call.route import ApprovalStep
-from toolmason._core.define.context import CallState, ToolContext
+from toolmason._core.define.context import ToolContext
 from toolmason._core.run.call_log import CALL_LOG
 from toolmason._core.run.execute import DeadlinePassed, await_with_timeout
+from toolmason._core.values.call_state import CallState
 from toolmason._core.values.definition import canonicalize
 from toolmason._core.values.results import ToolCall
 from toolmason._text import to_line

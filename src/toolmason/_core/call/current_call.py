@@ -15,11 +15,11 @@ from toolmason._core.call.failures import FailedCall, Stop, make_failure
 from toolmason._core.call.gates import copy_arguments, count_call, find_repeated_result, get_call_key, record_new_result
 from toolmason._core.call.limits import fingerprint
 from toolmason._core.call.route import CallOptions, Route
-from toolmason._core.define.context import CallState
 from toolmason._core.run.call_log import CALL_LOG, log_call
 from toolmason._core.run.execute import NEVER_CANCELLED, DeadlinePassed, await_with_timeout
 from toolmason._core.run.progress import Reporter
 from toolmason._core.run.slots import KeyedLock, Semaphore
+from toolmason._core.values.call_state import CallState
 from toolmason._core.values.policy import INHERIT
 from toolmason._core.values.results import Arguments, Repair, ToolCall, ToolResult, make_call
 from toolmason.errors import InvalidArguments, LimitExceeded, ToolCancelled, ToolTimeout

@@ -16,7 +16,7 @@ from toolmason._core.call.deadlines import Deadline
 from toolmason._core.call.long_results import truncate_middle
 from toolmason._core.call.render import NO_OUTPUT
 from toolmason._core.call.route import Route
-from toolmason._core.define.context import CallState, ToolContext
+from toolmason._core.define.context import ToolContext
 from toolmason._core.run.call_log import get_log_id, log_failure
 from toolmason._core.run.execute import (
     NEVER_CANCELLED,
@@ -26,6 +26,7 @@ from toolmason._core.run.execute import (
     await_with_timeout,
     call_user_function,
 )
+from toolmason._core.values.call_state import CallState
 from toolmason._core.values.content import Text
 from toolmason._core.values.policy import EngineSettings, OnError
 from toolmason._core.values.results import Arguments, ResultFields, ToolResult, make_result, replace_result

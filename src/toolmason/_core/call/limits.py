@@ -16,6 +16,7 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 
 from toolmason._core.call.deadlines import Deadline
 from toolmason._core.call.long_results import ResultStore
+from toolmason._core.run.dependencies import RunResources
 from toolmason._core.run.execute import Cancellation
 from toolmason._core.values.definition import canonicalize
 from toolmason._core.values.policy import Limits, Rate
@@ -228,6 +229,8 @@ class RunState:
     """Runs the call of a tool that may go on in the background, or None if such a call is awaited."""
     on_admitted: Callable[[], object] | None = None
     """Called when the call of such a tool is approved and begins."""
+    resources: RunResources | None = None
+    """Dependencies of the run; None until one is opened."""
     is_exhausted: bool = False
     """True if a call was refused because the run has used up its calls."""
 

@@ -26,7 +26,6 @@ from toolmason._core.call.limits import RunState, make_call_key
 from toolmason._core.call.long_results import ResultStore, link_result, truncate_result
 from toolmason._core.call.render import NeedsThread, convert, refuse_to_render
 from toolmason._core.call.route import CallOptions, CallRunner, Route, get_approval_steps, get_result_origin
-from toolmason._core.define.context import CallState
 from toolmason._core.run import eager_task
 from toolmason._core.run.call_log import CALL_LOG, log_call
 from toolmason._core.run.execute import (
@@ -41,6 +40,7 @@ from toolmason._core.run.execute import (
     run_attempt,
     run_in_thread,
 )
+from toolmason._core.values.call_state import CallState
 from toolmason._core.values.policy import INHERIT, Inherit, Retry
 from toolmason._core.values.results import OWN, Arguments, ToolCall, ToolResult, make_call, replace_result
 from toolmason.errors import Abort, RemoteError, ToolCallError, ToolError, ToolTimeout, UnknownTool

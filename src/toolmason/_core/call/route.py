@@ -24,6 +24,7 @@ from toolmason._core.call.long_results import ResultStore
 from toolmason._core.call.render import Renderer, make_renderer
 from toolmason._core.define.context import ContextLike, ToolContext, get_trace_options, make_context
 from toolmason._core.define.tool import CompiledTool, RenamedTool, Tool, compile_tool, get_root
+from toolmason._core.run.dependencies import add_dependencies, has_dependencies
 from toolmason._core.run.progress import OnProgress
 from toolmason._core.run.slots import Semaphore
 from toolmason._core.values.policy import (
@@ -157,6 +158,9 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
     options, compiled = tool.options, compile_tool(tool)
     settings, context = merge_settings(chain), merge_context(chain)
     timeouts = combine_timeouts(options.timeout, chain, settings)
+    runs_on: RunsOn = options.runs_on or ("thread" if compiled.kind == "sync" else "loop")
+    if has_dependencies(compiled):
+        compiled, runs_on = add_dependencies(compiled, runs_on, settings)
     return Route(
         tool=tool,
         compiled=compiled,
@@ -170,7 +174,7 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         retry=choose_retry(tool, chain),
         on_error=choose_on_error(options.on_error, chain),
         rethrow=tuple(kind for policy in chain for kind in policy.rethrow),
-        runs_on=options.runs_on or ("thread" if compiled.kind == "sync" else "loop"),
+        runs_on=runs_on,
         bind=make_binder(compiled.inputs, tool.name, settings),
         render=make_renderer(tool, compiled),
         max_result_bytes=choose_result_bytes(options.max_result_bytes, chain),

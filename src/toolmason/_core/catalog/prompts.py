@@ -10,6 +10,7 @@ from toolmason._core.arguments.bind import bind_once
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import Declaration
 from toolmason._core.define.tool import FunctionTool, compile_tool
+from toolmason._core.run.dependencies import add_dependencies, has_dependencies
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.values.content import CONTENT_TYPES
 from toolmason._core.values.definition import JsonSchema
@@ -32,6 +33,8 @@ async def run_declared(
     """
     compiled = compile_tool(tool)
     values, _ = bind_once(compiled.inputs, arguments, tool.name, settings)
+    if has_dependencies(compiled):
+        compiled, _ = add_dependencies(compiled, "thread" if compiled.kind == "sync" else "loop", settings)
     filled = compiled.fill(dict(values), context)
     if compiled.kind == "async":
         return await compiled.call(filled, context)

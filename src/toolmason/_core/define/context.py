@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeAlias, cast, get_origin
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeAlias, cast, get_origin
 
 from pydantic_core import to_json
 from typing_extensions import TypeVar
 
+from toolmason._core.values.call_state import CallRun, CallState
 from toolmason._core.values.policy import TraceOptions
 from toolmason._core.values.results import ToolCall
 from toolmason._secrets import make_record_safe, scrub
@@ -61,6 +61,26 @@ class Inject:
         return f"Inject({self.key!r})"
 
 
+class Depends:
+    """Marker of a parameter that a factory of the application makes: `Annotated[Session, Depends(open_session)]`.
+
+    The factory is a function or a generator, sync or async. What follows its `yield` runs after the call, or with
+    `scope="run"` after the run. It may take a `ToolContext`, injected values and other dependencies.
+    """
+
+    __slots__ = ("factory", "scope")
+
+    def __init__(self, factory: Callable[..., Any], *, scope: Literal["call", "run"] = "call") -> None:
+        if not callable(factory):
+            raise DefinitionError(f"Depends({clip(repr(factory))}): must be a function or a generator function.")
+        if scope not in ("call", "run"):
+            raise DefinitionError(f"Depends(scope={clip(repr(scope))}): must be 'call' or 'run'.")
+        self.factory, self.scope = factory, scope
+
+    def __repr__(self) -> str:
+        return f"Depends({getattr(self.factory, '__name__', self.factory)!s}, scope={self.scope!r})"
+
+
 @dataclass(frozen=True)
 class _ProjectDir:
     """Marker of a parameter that receives the project directory: `Annotated[Path, ProjectDir]`."""
@@ -69,80 +89,6 @@ class _ProjectDir:
 ProjectDir: Final = _ProjectDir()
 
 
-class CallRun(Protocol):
-    """Run that a call belongs to, as its context shows it."""
-
-    @property
-    def id(self) -> str:
-        """ID of the run."""
-        ...
-
-    def find_effect(self, call_id: str) -> str:
-        """Return the key of a call in the run, the same each time the run is executed; empty if it has none."""
-        ...
-
-    def find_origins(self) -> frozenset[str]:
-        """Return the origins of the results so far."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class _RunFacts:
-    """Run of a call in another process."""
-
-    id: str
-    origins: frozenset[str]
-
-    def find_effect(self, call_id: str) -> str:
-        """Return an empty string: the key of the call crosses with its state."""
-        del call_id
-        return ""
-
-    def find_origins(self) -> frozenset[str]:
-        """Return the origins of the results before the call."""
-        return self.origins
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class CallState:
-    """State that one call shares with its context: the call, the attempt, the deadline, cancellation."""
-
-    call: ToolCall | None = None
-    attempt: int = 1
-    deadline: float | None = None
-    cancelled: bool = False
-    report: Any = None
-    """Progress callback of (done, total, message)."""
-    run: CallRun | None = None
-    first: CallState | None = None
-    """State of the call itself, in the states of its attempts."""
-    key: str = ""
-    """Idempotency key; empty until it is needed."""
-
-    def with_deadline(self, deadline: float | None) -> CallState:
-        """Return the state of an attempt. A tool that overruns keeps the state it started with."""
-        return CallState(self.call, self.attempt, deadline, self.cancelled, self.report, self.run, self)
-
-    def detach(self) -> CallState:
-        """Return the state for another process. Progress is reported back separately."""
-        run = None if self.run is None else _RunFacts(self.run.id, self.run.find_origins())
-        key = self.key if self.first is None else self.first.key
-        return CallState(self.call, self.attempt, self.deadline, self.cancelled, None, run, None, key)
-
-    def get_key(self, call_id: str, source: str) -> str:
-        """Return the idempotency key: of the run and the call in it, else of `source`, else a random one."""
-        import uuid  # noqa: PLC0415 - 5 ms at start-up, needed only here
-
-        state = self if self.first is None else self.first
-        with _KEY_LOCK:  # two threads of one tool must not make two keys
-            if not state.key:
-                if self.run is not None and (effect := self.run.find_effect(call_id)):
-                    source = to_json([self.run.id, effect]).decode()
-                state.key = str(uuid.uuid5(uuid.NAMESPACE_OID, f"toolmason {source}") if source else uuid.uuid4())
-            return state.key
-
-
-_KEY_LOCK: Final = threading.Lock()
 _NO_CALL: Final = CallState()
 
 
@@ -421,6 +367,11 @@ def make_context(value: ContextLike) -> ToolContext[Any] | None:
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
         raise DefinitionError(f"context={clip(repr(values))}: must be a ToolContext or a mapping of its values.")
     return ToolContext(**values)
+
+
+def get_run(context: ToolContext[Any]) -> CallRun | None:
+    """Return the run that the call of a context belongs to, or None."""
+    return context._state.run  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - same module
 
 
 def get_model_options(context: ToolContext[Any]) -> dict[str, float]:

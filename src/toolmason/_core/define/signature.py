@@ -8,13 +8,14 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
-from toolmason._core.define.context import Inject, ProjectDir, ToolContext, find_dependency
+from toolmason._core.define.context import Depends, Inject, ProjectDir, ToolContext, find_dependency
 from toolmason._core.define.decorators import MISSING, Param, ParamSpec
 from toolmason._core.define.docstrings import parse_docstring
 from toolmason._core.define.schema_nodes import JSON_TYPES
@@ -25,6 +26,8 @@ Injector: TypeAlias = Callable[[ToolContext[Any]], Any]
 """Function that returns the value of an injected parameter."""
 
 _DEFAULT_PARAM: Final = Param()
+_factories: ContextVar[tuple[Any, ...]] = ContextVar("toolmason_factories", default=())
+"""Factories whose signatures are being read, outermost first."""
 _IMMUTABLE_TYPES: Final = (type(None), bool, int, float, complex, str, bytes, Path, types.FunctionType, type)
 
 
@@ -227,7 +230,11 @@ def make_parameter(
     injector = _find_injector(raw.name, hint)
     positional = raw.kind is raw.POSITIONAL_ONLY
     if injector is not None:
-        injector = injector if raw.default is raw.empty else _with_default(injector, raw.default)
+        injector = (
+            injector
+            if raw.default is raw.empty or isinstance(injector, Dependency)
+            else _with_default(injector, raw.default)
+        )
         return Parameter(raw.name, hint, injector=injector, positional=positional)
     base_type, metadata = _split_annotated(hint)
     param = spec.as_param() if spec is not None else next((m for m in metadata if isinstance(m, Param)), _DEFAULT_PARAM)
@@ -312,9 +319,13 @@ def _find_injector(name: str, hint: Any) -> Injector | None:
         if mark is Inject or isinstance(mark, Inject):
             marker = mark if isinstance(mark, Inject) else Inject()
             return lambda context, marker=marker: find_dependency(context, marker, name, bare_type)  # type: ignore[misc]
+        if isinstance(mark, Depends):
+            return read_dependency(mark)
     kind = get_origin(bare_type) or bare_type
     if isinstance(kind, type) and issubclass(kind, ToolContext):
-        return _make_context_injector(name, bare_type)
+        [wanted] = get_args(bare_type) or (Any,)
+        is_open = wanted is Any or wanted is object or isinstance(wanted, typing.TypeVar) or admits_none(wanted)
+        return (lambda context: context) if is_open else ContextInjector(name, wanted)
     if _is_config(kind):
         return lambda context: context.config
     if kind is ToolCall:
@@ -322,21 +333,89 @@ def _find_injector(name: str, hint: Any) -> Injector | None:
     return None
 
 
-def _make_context_injector(name: str, hint: Any) -> Injector:
-    """Return an injector of the context. `ToolContext[Db]` requires `deps`."""
-    [deps_type] = get_args(hint) or (Any,)
-    if deps_type is Any or deps_type is object or isinstance(deps_type, typing.TypeVar) or admits_none(deps_type):
-        return lambda context: context
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ContextInjector:
+    """Injector of a context that requires `deps`, such as `ToolContext[Db]`."""
 
-    def inject(context: ToolContext[Any]) -> Any:
-        if context.deps is None:
-            raise ConfigError(
-                f"Parameter {name!r} is a context with deps of type {getattr(deps_type, '__name__', deps_type)}, and "
-                "there are none. Pass `context=ToolContext(deps=...)`."
-            )
+    name: str
+    deps_type: Any
+
+    def __call__(self, context: ToolContext[Any]) -> ToolContext[Any]:
+        """Return the context.
+
+        Raises:
+            ConfigError: it has no `deps`, and the parameter requires them.
+        """
+        if context.deps is None and (problem := self.find_problem(None)):
+            raise ConfigError(f"Parameter {self.name!r} is a context with deps of type {self.type_name}, {problem}")
         return context
 
-    return inject
+    @property
+    def type_name(self) -> str:
+        """Name of the type that `deps` must have."""
+        return str(getattr(self.deps_type, "__name__", self.deps_type))
+
+    def find_problem(self, deps: Any) -> str:
+        """Return why a context with these `deps` does not fit the parameter; empty if it fits."""
+        wanted = self.deps_type
+        fix = "Pass `context=ToolContext(deps=...)`."
+        if deps is None:
+            return f"and there are none. {fix}"
+        # A protocol or a generic type says nothing about the class.
+        if isinstance(wanted, type) and not getattr(wanted, "_is_protocol", False) and get_origin(wanted) is None:
+            return "" if isinstance(deps, wanted) else f"but they are of type {type(deps).__name__}. {fix}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Dependency:
+    """A dependency with the parameters of its factory. In the values of a call, it stands for what it makes."""
+
+    factory: Callable[..., Any]
+    scope: Literal["call", "run"]
+    parameters: tuple[Parameter, ...]
+    """Parameters that are injected. The others have defaults."""
+
+    def __call__(self, context: ToolContext[Any]) -> Dependency:
+        """Return the dependency itself."""
+        del context
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A worker process opens it there: injectors and most values cannot be pickled.
+        return _restore_dependency, (self.factory, self.scope)
+
+
+def _restore_dependency(factory: Callable[..., Any], scope: Literal["call", "run"]) -> Dependency:
+    return read_dependency(Depends(factory, scope=scope))
+
+
+def read_dependency(marker: Depends) -> Dependency:
+    """Return a dependency with the parameters of its factory.
+
+    Raises:
+        DefinitionError: a parameter has no source, the factory needs itself, or what it needs is closed before it.
+    """
+    factory, above = marker.factory, _factories.get()
+    if factory in above:
+        raise DefinitionError(f"{describe_location(factory)}: this factory depends on itself. Remove the cycle.")
+    token = _factories.set((*above, factory))
+    try:
+        parameters = read_signature(factory).parameters
+    finally:
+        _factories.reset(token)
+    for parameter in parameters:
+        if parameter.injector is None and not parameter.has_default:
+            raise DefinitionError(
+                f"{describe_location(factory)}: parameter {parameter.name!r} of this factory has no source. Mark it "
+                "with `Inject` or `Depends`, make it a `ToolContext`, or add a default."
+            )
+        if marker.scope == "run" and isinstance(parameter.injector, Dependency) and parameter.injector.scope == "call":
+            raise DefinitionError(
+                f"{describe_location(factory)}: it lives for a run, but its parameter {parameter.name!r} is closed "
+                'after a call. Write `Depends(..., scope="run")` there as well.'
+            )
+    return Dependency(factory, marker.scope, tuple(p for p in parameters if p.injector is not None))
 
 
 def _is_config(kind: Any) -> bool:

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
-from toolmason._core.define.context import CallState, ToolContext
+from toolmason._core.define.context import ToolContext
 from toolmason._core.define.invocation import get_function_kind
 from toolmason._core.define.tool import CompiledTool
 from toolmason._core.run import eager_task
 from toolmason._core.run.processes import CallNotStarted, WorkerDied, get_process_pool, pickle_call
 from toolmason._core.run.threads import Job, get_thread_pool
+from toolmason._core.values.call_state import CallState
 from toolmason._core.values.policy import EngineSettings, RunsOn
 
 _log = logging.getLogger("toolmason")

@@ -20,12 +20,13 @@ from toolmason._core.call.call_policy import run_in_time
 from toolmason._core.call.gates import get_call_key, get_effective_arguments, is_own
 from toolmason._core.call.limits import to_json_like
 from toolmason._core.call.route import CallOptions, get_approval_steps
-from toolmason._core.define.context import CallState, ContextLike, make_context
+from toolmason._core.define.context import ContextLike, make_context
 from toolmason._core.run.blocking import blocking
 from toolmason._core.run.progress import OnProgress
 from toolmason._core.toolbox.calls import Calls
 from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.state import ToolboxState
+from toolmason._core.values.call_state import CallState
 from toolmason._core.values.policy import INHERIT, Timeout, check_kinds, check_timeout
 from toolmason._core.values.results import Arguments, Repair, ToolCall, ToolResult
 from toolmason._explain import explain_arguments

@@ -119,8 +119,15 @@ class ToolboxState:
     async def aclose(self) -> None:
         """Close the connections, and drop the stored results."""
         self.drop_results()
+        if self.owns_store and self.run is not None and self.run.resources is not None:
+            await self.run.resources.aclose(self.policy.settings.call_timeout)
         if self.owns_remotes and self.remotes:
             await self.remotes.aclose()
+
+    @property
+    def needs_loop(self) -> bool:
+        """True if closing it is more than to drop the stored results."""
+        return bool(self.remotes) or (self.run is not None and self.run.resources is not None)
 
     def drop_results(self) -> None:
         """Drop the stored results, and cancel work in the background."""

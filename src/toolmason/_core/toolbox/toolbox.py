@@ -379,7 +379,7 @@ class Toolbox:
 
     def close_sync(self) -> None:
         """Run `aclose` to completion, from synchronous code."""
-        if self._state.remotes:
+        if self._state.needs_loop:
             run_blocking(self.aclose())
         else:
             self._state.drop_results()

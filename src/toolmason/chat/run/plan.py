@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from toolmason._core.call.approval import Decision
-from toolmason._core.define.context import CallState, ToolContext
+from toolmason._core.define.context import ToolContext
 from toolmason._core.toolbox.exchange import ModelReply, ModelRequest, Usage
 from toolmason._core.toolbox.toolbox import RunToolbox, get_state
+from toolmason._core.values.call_state import CallState
 from toolmason._core.values.definition import ToolOptions
 from toolmason._core.values.policy import Limits, Strategy
 from toolmason._core.values.results import ToolCall

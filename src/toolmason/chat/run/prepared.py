@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
+from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.messages import Message
 from toolmason.chat.events import Event
 from toolmason.chat.loop import Advisor, ModelTurn, chain
@@ -60,6 +61,8 @@ class PreparedRun:
         finally:
             if run.plan.tickets is not None:
                 await run.plan.tickets.close(run.finish)
+            if (resources := run.turn_calls.run_state.resources) is not None:
+                await resources.aclose(get_state(run.plan.box).policy.settings.call_timeout)
             CURRENT_RUN.reset(token)
 
     async def _run_loop(self) -> None:

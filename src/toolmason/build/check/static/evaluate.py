@@ -40,6 +40,7 @@ _METADATA: Final[Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]]] = {
     "Param": (Param, ("description", "name", "default")),
     "Field": (Field, ("default", "default_factory", "description")),
     "Inject": (Inject, ()),
+    "Depends": (Inject, ()),  # hidden from the model as well; the factory is not evaluated
 }
 """Calls that are evaluated, with the keywords that are read from them."""
 
