@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toolmason._core.run.progress import ProgressReport
     from toolmason._core.toolbox.approvals import DryRun
     from toolmason._core.values.policy import INHERIT, EngineSettings
+    from toolmason._core.values.remembered_decisions import RememberedDecision
     from toolmason.build.manifest.setuptools import BuildPy
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "ParamSpec",
     "ProgressReport",
     "Prompt",
+    "RememberedDecision",
     "Resolver",
     "SchemaTool",
     "StaticResolver",
@@ -61,6 +63,7 @@ __getattr__, __dir__ = lazy_names(
         "toolmason._core.run.progress": ("ProgressReport",),
         "toolmason._core.toolbox.approvals": ("DryRun",),
         "toolmason._core.values.policy": ("INHERIT", "EngineSettings"),
+        "toolmason._core.values.remembered_decisions": ("RememberedDecision",),
         "toolmason.build.manifest.setuptools": ("BuildPy",),
         "toolmason.converters": ("converters",),
     },

@@ -121,8 +121,10 @@ def test_a_conversation_in_a_terminal(tmp_path):
         os.write(parent, f"/save {tmp_path / 'saved.json'}\n".encode())
         _expect(parent, "Saved [0-9]+ messages to")
         os.write(parent, b"Cancel order A-17\n")
-        _expect(parent, r"\? cancel_order is waiting for approval(.|\n)*\[y/n/edit\]")
-        os.write(parent, b"y\n")
+        _expect(parent, r"\? cancel_order is waiting for approval(.|\n)*\[y/n/edit/always\]")
+        os.write(parent, b"always\n")
+        _expect(parent, "✓(.|\n)*cancel_order: ")
+        os.write(parent, b"Cancel order A-18\n")  # not asked about again
         _expect(parent, "✓(.|\n)*cancel_order: ")
         os.write(parent, b"/quit\n")
         assert process.wait(30) == 0

@@ -14,6 +14,7 @@ from toolmason._core.call.approval import Allow, ApprovalRequest, ApprovalVerdic
 from toolmason._core.define.tool import get_root
 from toolmason._core.toolbox.approvals import format_arguments
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
+from toolmason._core.values.remembered_decisions import Remember
 from toolmason._text import escape_hidden
 from toolmason.cli.output import echo, print_error
 from toolmason.errors import ConfigError
@@ -25,21 +26,22 @@ def ask_approval(box: Toolbox, request: ApprovalRequest) -> ApprovalVerdict | No
         echo("This call needs approval. Run it in a terminal, or with --yes.", err=True)
         return None
     arguments, preview = dict(request.arguments), request.preview
-    question = "Allow this call? [y/n/edit/always]" if request.reason else "Allow this call? [y/n/edit]"
+    question = "Allow this call? [y/n/edit/always]"
     while True:
         echo(_format_request(request, arguments, preview), err=True)
         answer = _read_line(question).strip().lower()
         if answer == "always" and request.reason:
             _trust_tool(box, request.tool)
             answer = "y"
-        if answer in ("y", "yes"):
-            return Allow() if arguments == dict(request.arguments) else Edit(arguments)
+        if answer in ("y", "yes", "always"):
+            remember: Remember | None = "tool" if answer == "always" else None
+            return Allow(remember) if arguments == dict(request.arguments) else Edit(arguments)
         if answer in ("n", "no"):
             return Deny("refused in the terminal")
         if answer not in ("e", "edit"):
             echo("Answer y to allow it, n to refuse it, or edit to change its arguments.", err=True)
-            if request.reason:
-                echo("Answer always to allow it, and to add the tool to the lock file.", err=True)
+            effect = "to add the tool to the lock file" if request.reason else "not to be asked about this tool again"
+            echo(f"Answer always to allow it, and {effect}.", err=True)
             continue
         try:
             edited = _edit_arguments(arguments)

@@ -7,24 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import os
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import from_json, to_json, to_jsonable_python
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.values.definition import ToolOptions, canonicalize
 from toolmason._core.values.policy import EngineSettings
+from toolmason._core.values.remembered_decisions import DecisionStore, MemoryDecisions, Remember, RememberedDecision
 from toolmason.errors import ApprovalDenied, ConfigError, clip
+
+_log = logging.getLogger("toolmason")
 
 MAX_EDIT_ROUNDS: Final = 5
 """Maximum number of times one call may be edited and checked again before it is denied."""
@@ -40,14 +45,18 @@ ApprovalRule: TypeAlias = Literal["destructive", "writes", "all"] | None
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Allow the call to run unchanged."""
+    """Allow the call to run unchanged. With `remember`, later calls are allowed as well."""
+
+    remember: Remember | None = None
+    """Later calls that need no decision: all of this tool, those with equal arguments, those in this conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Deny the call. The model sees the reason."""
+    """Deny the call. The model sees the reason. With `remember`, later calls are denied as well."""
 
     reason: str = ""
+    remember: Remember | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,8 @@ class ApprovalRequest:
     """Names of the chats, called as tools, that lead to the call, outermost first."""
     origins: tuple[str, ...] = ()
     """Origins of the results in the conversation before the call, such as `web`."""
+    conversation: str | None = None
+    """Conversation or session that the call belongs to."""
 
     @property
     def path(self) -> str:
@@ -212,6 +223,8 @@ class ApprovalSigner:
     key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
     ledger: TokenLedger | None = None
     """Record of what other processes with this key have used; None if no other process has it."""
+    store: DecisionStore = field(default_factory=MemoryDecisions)
+    """Decisions that hold for later calls."""
 
     def sign(self, *parts: Any) -> str:
         """Return a signature over JSON data."""
@@ -271,6 +284,67 @@ class ApprovalSigner:
         if found is not None:
             raise ApprovalDenied(request.tool, "the decision was already used")
 
+    def remember(self, request: ApprovalRequest, verdict: ApprovalVerdict, approver: str = "") -> None:
+        """Keep a decision for later calls, if the verdict says so. A store that fails is logged: the call is decided.
+
+        Raises:
+            ConfigError: the value of `remember` is unknown, or the call belongs to no conversation.
+        """
+        scope = None if isinstance(verdict, Edit) else verdict.remember
+        if scope is None or isinstance(verdict, Edit):
+            return
+        if scope not in get_args(Remember):
+            raise ConfigError(f"remember={clip(repr(scope))}: must be 'tool', 'arguments' or 'conversation'.")
+        if scope == "conversation" and request.conversation is None:
+            raise ConfigError("remember='conversation': the call belongs to none. Pass `conversation=` to `send`.")
+        kind: Literal["allow", "deny"] = "allow" if isinstance(verdict, Allow) else "deny"
+        arguments = dict(request.arguments) if scope == "arguments" else None
+        conversation = request.conversation if scope == "conversation" else None
+        binding = (scope, request.tool, request.digest, _get_user(request.identity), arguments, conversation, approver)
+        found = RememberedDecision(
+            self.sign("binding", binding)[:24],
+            kind,
+            *binding[:6],
+            verdict.reason if isinstance(verdict, Deny) else "",
+            approver,
+            time.time(),
+        )
+        try:
+            self.store.save(replace(found, signature=self._sign_remembered(found)).to_dict())
+        except OSError as error:
+            _log.warning("a decision about %s cannot be remembered: %s", request.tool, error)
+
+    def find_remembered(self, request: ApprovalRequest, approver: str = "") -> Allow | Deny | None:
+        """Return the verdict on a call from earlier decisions, or None if it must be asked. A denial comes first."""
+        found = [
+            each
+            for each in self.load_remembered(request.tool)
+            if (each.digest, each.identity, each.approver) == (request.digest, _get_user(request.identity), approver)
+            and (each.scope != "conversation" or each.conversation == request.conversation)
+            and (each.scope != "arguments" or canonicalize(each.arguments) == canonicalize(dict(request.arguments)))
+        ]
+        if denied := next((each for each in found if each.verdict == "deny"), None):
+            return Deny(denied.reason)
+        return Allow() if found else None
+
+    def load_remembered(self, tool: str | None = None) -> list[RememberedDecision]:
+        """Return the decisions about a tool, or all, oldest first. Those that are forged or damaged are left out."""
+        try:
+            data = [*self.store.load(tool)]
+        except OSError as error:
+            _log.warning("remembered decisions cannot be read: %s", error)
+            return []
+        found: list[RememberedDecision] = []
+        for item in data:
+            with suppress(ApprovalDenied):
+                decision = _parse(RememberedDecision, item, "remembered decision")
+                if _digests_match(self._sign_remembered(decision), decision.signature):
+                    found.append(decision)
+        return sorted(found, key=lambda decision: decision.created)
+
+    def _sign_remembered(self, decision: RememberedDecision) -> str:
+        return self.sign("remembered", {**decision.to_dict(), "signature": ""})
+
     def verify(self, decision: Decision) -> bool:
         """Return True if a decision and its request carry valid signatures."""
         try:
@@ -288,6 +362,12 @@ class ApprovalSigner:
             raise ApprovalDenied(request.tool, "the request was changed, or was signed with another approval_key")
 
 
+def _get_user(identity: str | None) -> str | None:
+    """Return the identity of a request without its session: a remembered decision holds in others as well."""
+    named = {} if identity is None else {k: v for k, v in from_json(identity).items() if k != "session_id"}
+    return to_json(named).decode() if named else None
+
+
 def _digests_match(expected: str, given: str) -> bool:
     from hmac import compare_digest  # noqa: PLC0415 - as above
 
@@ -297,15 +377,17 @@ def _digests_match(expected: str, given: str) -> bool:
 def _without_signature(request: ApprovalRequest) -> Mapping[str, Any]:
     signed = {name: getattr(request, name) for name in request.__slots__ if name != "signature"}
     # Requests that an older version signed do not have these.
-    return {name: value for name, value in signed.items() if value or name not in ("delegates", "origins")}
+    return {
+        name: value for name, value in signed.items() if value or name not in ("delegates", "origins", "conversation")
+    }
 
 
 def _split_verdict(verdict: Any) -> tuple[Literal["allow", "deny", "edit"], str, Mapping[str, Any] | None]:
     match verdict:
         case Allow():
             return "allow", "", None
-        case Deny(reason):
-            return "deny", reason, None
+        case Deny():
+            return "deny", verdict.reason, None
         case Edit(arguments):
             return "edit", "", dict(arguments)
         case _:

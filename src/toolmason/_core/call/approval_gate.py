@@ -19,6 +19,7 @@ from toolmason._core.call.approval import (
     Approver,
     Decision,
     Deny,
+    Edit,
     get_identity,
     make_preview,
     predicate_requires_approval,
@@ -105,21 +106,38 @@ class ApprovalGate:
             return None
         request = await self._make_request(call, arguments, context)
         CALL_LOG.debug("%s [%s] needs approval: request %s", self.route.name, to_line(call.id), request.id)
-        for approver in approvers:
-            edited = await self._ask(approver, request, arguments)
+        for index, approver in enumerate(approvers):
+            edited = await self._ask(approver, index, request, arguments)
             if edited is not None:
                 return edited
-        if is_pending:
+        if is_pending and not await self._is_remembered(request):
             raise ApprovalRequired(self.route.name, request)
         return None
 
+    async def _is_remembered(self, request: ApprovalRequest, approver: str = "") -> bool:
+        """Return True if an earlier decision allows the call.
+
+        Raises:
+            ApprovalDenied: an earlier decision denies it.
+        """
+        verdict = await asyncio.to_thread(self._get_signer().find_remembered, request, approver)
+        if isinstance(verdict, Deny):
+            raise ApprovalDenied(self.route.name, verdict.reason)
+        return verdict is not None
+
     async def _ask(
-        self, approver: Approver, request: ApprovalRequest, arguments: Mapping[str, Any]
+        self, approver: Approver, index: int, request: ApprovalRequest, arguments: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
+        # With its place, so that a decision of one toolbox does not answer for another one.
+        name = f"{index} {getattr(approver, '__module__', '')}.{getattr(approver, '__qualname__', '')}"
+        if await self._is_remembered(request, name):
+            return None
         verdict: ApprovalVerdict = await self._in_time(
             request_verdict(approver, request, self.route.settings), self._get_approval_seconds()
         )
         CALL_LOG.debug("%s: request %s was answered with %s", request.tool, request.id, type(verdict).__name__)
+        if not isinstance(verdict, Edit) and verdict.remember is not None:
+            await asyncio.to_thread(self._get_signer().remember, request, verdict, name)
         if isinstance(verdict, Deny):
             raise ApprovalDenied(self.route.name, verdict.reason)
         if isinstance(verdict, Allow):
@@ -171,6 +189,7 @@ class ApprovalGate:
             issued=now,
             delegates=() if self.current.run is None else self.current.run.path,
             origins=tuple(sorted(context.origins)),
+            conversation=context.session_id,
             reason=next((step.get_distrust() for step in self.steps if step.get_distrust is not None), ""),
         )
         signed: ApprovalRequest = await _run_off_loop(call, self._get_signer().sign_request, request)

@@ -28,6 +28,7 @@ from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.state import ToolboxState
 from toolmason._core.values.call_state import CallState
 from toolmason._core.values.policy import INHERIT, Timeout, check_kinds, check_timeout
+from toolmason._core.values.remembered_decisions import RememberedDecision
 from toolmason._core.values.results import Arguments, Repair, ToolCall, ToolResult
 from toolmason._explain import explain_arguments
 from toolmason._text import escape_hidden
@@ -76,12 +77,28 @@ class Approvals:
         """Sign a decision on a request that a result carried: `result.error.request`.
 
         The decision is valid once, for this tool, these arguments and this identity. Both are plain JSON (`to_dict`,
-        `from_dict`); with `approval_key=` they outlive the process.
+        `from_dict`); with `approval_key=` they outlive the process. One with `remember` also holds for later calls.
 
         Raises:
             ApprovalDenied: the request was changed, or was not signed with this key.
         """
-        return self._get_signer().sign_decision(request, verdict)
+        signer = self._get_signer()
+        decision = signer.sign_decision(request, verdict)
+        signer.remember(request, verdict)
+        return decision
+
+    def remembered(self) -> list[RememberedDecision]:
+        """Return the decisions that hold for later calls, oldest first: those with `Allow(remember=...)` or `Deny`."""
+        return self._get_signer().load_remembered()
+
+    @explain_arguments
+    def revoke(self, decision_id: str) -> bool:
+        """Remove a remembered decision by its `id`, so that later calls are asked again. Return False if there is none.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        return self._get_signer().store.remove(decision_id)
 
     @explain_arguments
     def verify(self, decision: Decision) -> bool:

@@ -161,10 +161,20 @@ def make_call_policy(policy: ToolboxPolicy) -> CallPolicy:
         rethrow=policy.rethrow,
         approval_rule=policy.approve,
         approver=policy.approver,
-        signer=ApprovalSigner() if key is None else ApprovalSigner(key, make_ledger(policy)),
+        signer=_make_signer(policy, key),
         max_concurrency=policy.max_concurrency,
         state=SharedState(middleware=[_run_with_experimental] if policy.experimental else []),
     )
+
+
+def _make_signer(policy: ToolboxPolicy, key: bytes | None) -> ApprovalSigner:
+    if key is None:
+        return ApprovalSigner()
+    if policy.approvals_file is None:
+        return ApprovalSigner(key, make_ledger(policy))
+    from toolmason._core.toolbox.approval_ledger import SqliteDecisions  # noqa: PLC0415 - loads SQLite
+
+    return ApprovalSigner(key, make_ledger(policy), SqliteDecisions(policy.approvals_file))
 
 
 async def _run_with_experimental(call: ToolCall, call_next: NextCall) -> ToolResult:
