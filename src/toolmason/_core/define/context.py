@@ -70,6 +70,9 @@ class Depends:
 
     __slots__ = ("factory", "scope")
 
+    factory: Callable[..., Any]
+    scope: Literal["call", "run"]
+
     def __init__(self, factory: Callable[..., Any], *, scope: Literal["call", "run"] = "call") -> None:
         if not callable(factory):
             raise DefinitionError(f"Depends({clip(repr(factory))}): must be a function or a generator function.")
