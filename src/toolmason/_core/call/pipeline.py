@@ -204,7 +204,7 @@ def _start_call(
         return None, partial(function, **values), values
     if type(call.arguments) is not str and isinstance(call.arguments, Mapping):
         call = make_call(call.id, call.name, copy_arguments(call.arguments))
-    state = CallState(call, 1, None if seconds is None else monotonic() + seconds, run=options.run)
+    state = CallState(call, 1, None if seconds is None else monotonic() + seconds, options.run)
     call_context = route.context.merge(options.context).for_call(state)
     complete_values = route.compiled.fill(dict(values), call_context)
     return state, partial(route.compiled.call, complete_values, call_context), complete_values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from pydantic_core import to_json
@@ -55,32 +55,35 @@ class CallState:
     call: ToolCall | None = None
     attempt: int = 1
     deadline: float | None = None
+    run: CallRun | None = None
     cancelled: bool = False
     report: Any = None
     """Progress callback of (done, total, message)."""
-    run: CallRun | None = None
-    first: CallState | None = None
-    """State of the call itself, in the states of its attempts."""
-    key: str = ""
-    """Idempotency key; empty until it is needed."""
+    first: CallState = field(init=False)
+    """State of the call itself, in the states of its attempts; else not set, as most calls have one attempt."""
+    key: str = field(init=False)
+    """Idempotency key; not set until it is needed."""
 
     def with_deadline(self, deadline: float | None) -> CallState:
         """Return the state of an attempt. A tool that overruns keeps the state it started with."""
-        return CallState(self.call, self.attempt, deadline, self.cancelled, self.report, self.run, self)
+        state = CallState(self.call, self.attempt, deadline, self.run, self.cancelled, self.report)
+        state.first = self
+        return state
 
     def detach(self) -> CallState:
         """Return the state for another process. Progress is reported back separately."""
         run = None if self.run is None else _RunFacts(self.run.id, self.run.find_origins())
-        key = self.key if self.first is None else self.first.key
-        return CallState(self.call, self.attempt, self.deadline, self.cancelled, None, run, None, key)
+        state = CallState(self.call, self.attempt, self.deadline, run, self.cancelled)
+        state.key = getattr(getattr(self, "first", self), "key", "")
+        return state
 
     def get_key(self, call_id: str, source: str) -> str:
         """Return the idempotency key: of the run and the call in it, else of `source`, else a random one."""
         import uuid  # noqa: PLC0415 - 5 ms at start-up, needed only here
 
-        state = self if self.first is None else self.first
+        state = getattr(self, "first", self)
         with _KEY_LOCK:  # two threads of one tool must not make two keys
-            if not state.key:
+            if not getattr(state, "key", ""):
                 if self.run is not None and (effect := self.run.find_effect(call_id)):
                     source = to_json([self.run.id, effect]).decode()
                 state.key = str(uuid.uuid5(uuid.NAMESPACE_OID, f"toolmason {source}") if source else uuid.uuid4())
