@@ -19,6 +19,7 @@ ToolmasonError
 │  ├─ ToolError          the tool's own message for the model
 │  ├─ ExecutionError     failure: the tool raised any other exception
 │  ├─ ApprovalRequired   refusal: a human has to decide first; carries the request
+│  ├─ ExternalCall       the application has to run the tool; carries the arguments
 │  ├─ ApprovalDenied     refusal: a human denied the call, or no valid decision was given
 │  ├─ LimitExceeded      refusal: a limit is reached; names it
 │  ├─ ToolTimeout        failure: the deadline passed
@@ -42,7 +43,7 @@ from toolmason._text import find_close_names
 from toolmason._text import safe_str as safe_str  # noqa: PLC0414 - as above
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Literal
 
     LogKind = Literal["failure", "answer", "known"]
@@ -58,6 +59,7 @@ __all__ = [
     "DuplicateTool",
     "ExecutionError",
     "ExperimentalError",
+    "ExternalCall",
     "InvalidArguments",
     "LimitExceeded",
     "LossyDefinition",
@@ -334,6 +336,20 @@ class ApprovalRequired(ToolCallError):
         reason = getattr(request, "reason", "")
         why = f" {reason}" if reason else ""
         super().__init__(f"{tool} needs human approval before it runs. It was not run.{why}", tool=tool)
+
+
+class ExternalCall(ToolCallError):
+    """The application or its front end has to run the call, with the valid `arguments`. The tool was not run."""
+
+    code = "external_call"
+
+    def __init__(self, tool: str, arguments: Mapping[str, Any] | None = None) -> None:
+        self.arguments = dict(arguments or {})
+        super().__init__(
+            f"{tool} is run by the application, and was not run here. "
+            "Pass its result to `chat.resume(reply, results=[...])`.",
+            tool=tool,
+        )
 
 
 class ApprovalDenied(ToolCallError):

@@ -116,6 +116,11 @@ async def fail(reason: str) -> str:
     raise ValueError(reason)
 
 
+@tool(external=True)
+async def pick(kind: str, most: int = 1) -> str:
+    """Pick a file, in the browser."""
+
+
 @tool(approval=True)
 async def pay(amount: int) -> dict[str, Any]:
     """Pay."""
@@ -130,7 +135,7 @@ def _ask_clerk(request: Any) -> Any:
 def make_box() -> Toolbox:
     """Return the tools; one is a chat, of which a call waits for approval."""
     clerk = Chat(ScriptedModel([_ask_clerk] * 50), [add, pay]).as_tool("clerk", "Ask the clerk.")
-    return Toolbox(add, fail, pay, clerk, approval_key="k" * 32)
+    return Toolbox(add, fail, pay, pick, clerk, approval_key="k" * 32)
 
 
 class Thinking(ScriptedModel):
@@ -158,10 +163,11 @@ def make_script(rng: random.Random) -> tuple[list[Any], bool]:
         calls = []
         for place in range(rng.randrange(1, 4)):
             call_id = rng.choice(["", "same", f"c{turn}-{place}"])
-            name = rng.choice(["add", "add", "fail", "pay", "clerk", "nothing"])
+            name = rng.choice(["add", "add", "fail", "pay", "clerk", "nothing", "pick", "guess"])
             arguments = {"add": {"a": 1, "b": rng.randrange(9)}, "fail": {"reason": "no"}, "pay": {"amount": 5}}
-            arguments["clerk"] = {"prompt": "Pay."}
-            calls.append(ToolCall(call_id, name, arguments.get(name, {"x": 'quote " and \\u2028'})))
+            arguments |= {"pick": {"kind": "a"}, "guess": {"most": 2}, "clerk": {"prompt": "Pay."}}
+            given = arguments.get(name, {"x": 'quote " and \\u2028'})
+            calls.append(ToolCall(call_id, "pick" if name == "guess" else name, given))
         turns.append(calls)
     fails = rng.random() < 0.1
     return [*turns, *([] if fails else [rng.choice(["Done.", "Zwölf — 12 €\n\nnext", "a", ""])])], fails
@@ -179,6 +185,9 @@ async def record(protocol: str, seed: int) -> dict[str, Any]:
     events = await _own_events(script, seed)
     first = streams[0]
     pending = _find_pending(protocol, first)
+    picked = events["open"]
+    if picked and not pending and rng.random() < 0.7:
+        streams.append(await request(app, _make_results(protocol, picked, first.events)))
     if pending and rng.random() < 0.7:
         streams.append(await request(app, _make_body(protocol, pending, first.events)))
     return {
@@ -203,13 +212,16 @@ async def _own_events(script: list[Any], seed: int) -> dict[str, Any]:
         "calls": [
             [event["call"]["id"], event["call"]["name"], event["call"]["arguments"]]
             for event in events
-            if event["type"] == "CallStarted"
+            if event["type"] == "CallStarted" and event["call"]["name"] != "pick"
         ],
+        "open": events[-1].get("reply", {}).get("external", []),
         "results": [event["call"]["id"] for event in finished if "error" not in event["result"]],
         "failed": [
             event["call"]["id"]
             for event in finished
-            if "error" in event["result"] and event["result"]["error"]["code"] not in waiting
+            if "error" in event["result"]
+            and event["result"]["error"]["code"] not in waiting
+            and event["call"]["name"] != "pick"
         ],
         "pending": sum(event["result"].get("error", {}).get("code") in waiting for event in finished),
     }
@@ -239,6 +251,23 @@ def _make_body(protocol: str, pending: list[str], events: list[Any]) -> dict[str
     return {"id": "t", "messages": [user, *answered]}
 
 
+def _make_results(protocol: str, picked: list[Any], events: list[Any]) -> dict[str, Any]:
+    """Return the body with the results of the calls that the front end ran."""
+    body = _make_body(protocol, [], [])
+    if protocol == "ag-ui":
+        results = [{"id": call["id"], "role": "tool", "toolCallId": call["id"], "content": "ok"} for call in picked]
+        return {**body, "messages": [*body["messages"], *results]}
+    parts = [
+        {"type": "dynamic-tool", "toolName": "pick", "toolCallId": call["id"], "state": "output-available",
+         "input": call["arguments"], "output": "ok"}
+        for call in picked
+    ]  # fmt: skip
+    return {
+        **body,
+        "messages": [*body["messages"], {"id": events[0]["messageId"], "role": "assistant", "parts": parts}],
+    }
+
+
 def compare(run: dict[str, Any], found: dict[str, Any]) -> list[str]:
     """Return what a front end made differently of a run."""
     if "failure" in found:
@@ -252,6 +281,9 @@ def compare(run: dict[str, Any], found: dict[str, Any]) -> list[str]:
     for call_id, name, arguments in expected["calls"]:
         if known.get(call_id, [None, None, None])[1:] != [name, arguments]:
             wrong.append(f"call {call_id} {known.get(call_id)} instead of {[call_id, name, arguments]}")
+    picks = {call_id: arguments for call_id, name, arguments in found["calls"] if name == "pick"}
+    if not run["answered"] and picks != {call["id"]: call["arguments"] for call in expected["open"]}:
+        wrong.append(f"to run: {picks} instead of {expected['open']}")
     results = {*found["results"], *found["errors"]}
     if missing := {*expected["results"], *expected["failed"]} - results:
         wrong.append(f"no results for {sorted(missing)}")

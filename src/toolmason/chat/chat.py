@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from types import NoneType
 from typing import Any, Final, Generic, Literal, Self, TypeVar, overload
@@ -23,18 +23,20 @@ from toolmason._core.toolbox.exchange import ToolChoice
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Parallel, Sequential, Strategy, check_kinds, check_object
+from toolmason._core.values.results import ToolResult
 from toolmason._explain import explain_arguments
 from toolmason.chat.answers import AnswerRun, AnswerType, OutputT
 from toolmason.chat.budget import Budget
 from toolmason.chat.durable.effects import Runtime
-from toolmason.chat.events import Done, Event
+from toolmason.chat.events import Event
 from toolmason.chat.loop import Advisor, order_advisors
 from toolmason.chat.memory import Memory, load_conversation, split_new_messages
 from toolmason.chat.reply import Reply, RunFinish, make_limit_error
 from toolmason.chat.run.compaction import Compact, Compactor
 from toolmason.chat.run.delegation import ChatTool
+from toolmason.chat.run.external import check_results
 from toolmason.chat.run.plan import ExecuteRule, RunPlan, share_budget
-from toolmason.chat.run.prepared import Prepare, PreparedRun
+from toolmason.chat.run.prepared import Prepare, PreparedRun, stream_events
 from toolmason.chat.run.resume import (
     ResumedRun,
     load_waiting,
@@ -190,24 +192,8 @@ class Chat(Generic[OutputT]):
         options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run, output)
         return self._stream(partial(self._prepare, prompt, options), options)
 
-    async def _stream(self, prepare: Prepare, options: SendOptions) -> AsyncGenerator[Event]:
-        queue: asyncio.Queue[Event | None] = asyncio.Queue()
-
-        async def produce() -> None:
-            try:
-                queue.put_nowait(Done(await self._execute(partial(prepare, queue.put_nowait), options)))
-            finally:
-                queue.put_nowait(None)
-
-        task = asyncio.get_running_loop().create_task(produce())
-        try:
-            while (event := await queue.get()) is not None:
-                yield event
-            await task
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait((task,))
+    def _stream(self, prepare: Prepare, options: SendOptions) -> AsyncGenerator[Event]:
+        return stream_events(lambda emit: self._execute(partial(prepare, emit), options))
 
     async def step(  # noqa: PLR0913 - as above
         self,
@@ -267,6 +253,7 @@ class Chat(Generic[OutputT]):
         saved: Mapping[str, Any] | Reply[Any],
         decisions: Decisions = (),
         *,
+        results: Iterable[ToolResult] = (),
         output: None = None,
         **options: Unpack[ResumeKeywords],
     ) -> Reply[OutputT]: ...
@@ -276,6 +263,7 @@ class Chat(Generic[OutputT]):
         saved: Mapping[str, Any] | Reply[Any],
         decisions: Decisions = (),
         *,
+        results: Iterable[ToolResult] = (),
         output: TypeForm[_T],
         **options: Unpack[ResumeKeywords],
     ) -> Reply[_T]: ...
@@ -284,6 +272,7 @@ class Chat(Generic[OutputT]):
         saved: Mapping[str, Any] | Reply[Any],
         decisions: Decisions = (),
         *,
+        results: Iterable[ToolResult] = (),
         tools: Any = None,
         add_tools: Any = None,
         context: ContextLike = None,
@@ -291,19 +280,19 @@ class Chat(Generic[OutputT]):
         limits: Limits | None = None,
         output: Any = None,
     ) -> Reply[Any]:
-        """Resume a run that is waiting for approval, from `reply.save()` and a decision for each request.
+        """Resume a run that waits, from `reply.save()`, a decision for each request, and `results` of external calls.
 
         A request without a valid signed decision keeps waiting, and so does the run. A decision may also be the
         plain data of `Decision.to_dict`. Pass tools, context and limits again.
 
         Raises:
-            ConfigError: the data is not a saved run, or the run is not waiting.
+            ConfigError: the data is not a saved run, the run is not waiting, or a result does not fit its call.
         """
         reply = load_waiting(saved)
         given = ResumeKeywords(
             tools=tools, add_tools=add_tools, context=context, tool_choice=tool_choice, limits=limits
         )
-        options = make_resume_options(reply, output, **given)
+        options = make_resume_options(reply, output, results, **given)
         return await self._execute(partial(self._prepare_resumed, reply, decisions, options, None), options)
 
     resume_sync = blocking(resume)
@@ -313,12 +302,13 @@ class Chat(Generic[OutputT]):
         saved: Mapping[str, Any] | Reply[Any],
         decisions: Decisions = (),
         *,
+        results: Iterable[ToolResult] = (),
         output: Any = None,
         **options: Unpack[ResumeKeywords],
     ) -> AsyncGenerator[Event]:
         """Resume a run as `resume` does, and yield its events as `stream` does."""
         reply = load_waiting(saved)
-        resumed = make_resume_options(reply, output, **options)
+        resumed = make_resume_options(reply, output, results, **options)
         return self._stream(partial(self._prepare_resumed, reply, decisions, resumed), resumed)
 
     async def _prepare_resumed(
@@ -336,7 +326,8 @@ class Chat(Generic[OutputT]):
         prepared_run.run.history_length = reply.history_length - saved_system
         prepared_run.run.recorded = results_index - reply.history_length + reply.compacted[0]
         verified = verify_decisions(prepared_run.run.plan.box, decisions)
-        prepared_run.resumed = ResumedRun(reply, reply.messages[results_index].results, verified)
+        given = await check_results(prepared_run.run.plan.box, options.results)
+        prepared_run.resumed = ResumedRun(reply, reply.messages[results_index].results, verified, given)
         return prepared_run
 
     # --- as a tool -----------------------------------------------------------------------------------
@@ -362,9 +353,10 @@ class Chat(Generic[OutputT]):
     async def _run_as_tool(self, prompt: PromptInput, options: SendOptions) -> Reply[Any]:
         delegated = options.delegated
         emit = None if delegated is None else delegated.emit
-        if delegated is None or delegated.reply is None:
+        if delegated is None or delegated.resumed is None:
             return await self._execute(partial(self._prepare, prompt, options, emit), options)
-        prepare = partial(self._prepare_resumed, delegated.reply, delegated.decisions, options, emit)
+        resumed = delegated.resumed
+        prepare = partial(self._prepare_resumed, resumed.reply, resumed.decisions, options, emit)
         return await self._execute(prepare, options)
 
     # --- running -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, cast
 from toolmason._core.call.approval import ApprovalRequest
 from toolmason._core.call.gates import is_own
 from toolmason._core.toolbox.exchange import ModelReply, Usage
-from toolmason._core.values.messages import Message
+from toolmason._core.values.messages import Message, dump_call
 from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason._explain import explain_arguments
@@ -27,7 +27,8 @@ RunFinish: TypeAlias = Literal["stop", "direct", "calls", "pending", "limit", "c
 """Reason a run ended.
 
 `stop`: the model answered. `direct`: the results are the answer. `calls`: the caller must run the last calls.
-`pending`: calls wait for approval. `limit`: a limit was reached. `cancelled`: the run was cancelled.
+`pending`: calls wait for approval, or for the application to run them. `limit`: a limit was reached.
+`cancelled`: the run was cancelled.
 """
 
 FORMAT: Final = "toolmason-run"
@@ -113,6 +114,8 @@ class Reply(Generic[OutputT]):
     """Runs of chats that the run called as tools. `usage` and `cost` include them."""
     waiting: Mapping[str, Reply[Any]] = field(default_factory=dict)
     """Replies of such chats that wait for approval, by the ID of the call. `pending` includes their requests."""
+    external: tuple[ToolCall, ...] = ()
+    """Calls that the application has to run, with valid arguments, before the run can continue."""
     compacted: tuple[int, int] = (0, 0)
     """Number of messages of the run, and of calls in them, that a summary replaced."""
     tickets: tuple[str, ...] = ()
@@ -194,6 +197,7 @@ class Reply(Generic[OutputT]):
             "limit": self.limit,
             "delegations": [each.to_dict() for each in self.delegations],
             "waiting": {call_id: reply.save() for call_id, reply in self.waiting.items()},
+            "external": [dump_call(call) for call in self.external],
             "compacted": [*self.compacted],
         }
 
@@ -229,6 +233,7 @@ class Reply(Generic[OutputT]):
                 limit=saved.get("limit", ""),
                 delegations=tuple(map(Delegation.from_dict, saved.get("delegations", ()))),
                 waiting={call_id: cls.load(reply) for call_id, reply in saved.get("waiting", {}).items()},
+                external=tuple(ToolCall(**call) for call in saved.get("external", ())),
                 compacted=_load_compacted(saved.get("compacted", (0, 0))),
             )
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError, ToolmasonError) as error:

@@ -12,6 +12,7 @@ from toolmason._core.toolbox.exchange import ToolChoice
 from toolmason._core.values.content import Content
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits
+from toolmason._core.values.results import ToolResult
 from toolmason.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class SendOptions:
     output: Any = None
     attempts: int = 0
     """Number of answers that the model sent before the run was resumed."""
+    results: tuple[ToolResult, ...] = ()
+    """Results of calls that the application ran, if the run is resumed."""
     delegated: DelegatedCall | None = None
     """Call of another run that starts this one, or None."""
 

@@ -59,11 +59,16 @@ class ToolboxLists:
     resources: list[dict[str, Any]] = field(default_factory=list)
     templates: list[dict[str, Any]] = field(default_factory=list)
     traits: dict[str, ToolTraits] = field(default_factory=dict)
+    box_size: int = -1
+    """Number of tools of the toolbox, including those that are not listed."""
     pages: dict[tuple[str, str | None], dict[str, Any]] = field(default_factory=dict)
     """Results of list requests, by kind and cursor; a rebuild clears them."""
 
     def _rebuild(self, tools: Sequence[Tool]) -> None:
         self.stale = False
+        self.box_size = len(tools)
+        # Those that the application runs need its own loop.
+        tools = [tool for tool in tools if not tool.options.external]
         self.tools = list(map(self._make_entry, tools))
         self.traits = {tool.name: _make_traits(tool, entry) for tool, entry in zip(tools, self.tools, strict=True)}
         self.prompts = list(map(make_prompt_entry, self.box.prompts))
@@ -112,7 +117,7 @@ class ToolboxLists:
         """
         await ToolLookup(get_state(self.box), {}).prepare()
         tools = self.box.tools
-        if self.stale or len(tools) != len(self.tools):
+        if self.stale or len(tools) != self.box_size:
             self._rebuild(tools)
         return self.pages.get((kind, cursor)) or self._make_page(kind, cursor)
 

@@ -13,6 +13,8 @@ from typing import Any, Final, Literal
 from pydantic_core import to_json
 
 from toolmason._core.call.deadlines import Deadline
+from toolmason._core.call.gates import get_effective_arguments
+from toolmason._core.call.limits import to_json_like
 from toolmason._core.call.long_results import truncate_middle
 from toolmason._core.call.render import NO_OUTPUT
 from toolmason._core.call.route import Route
@@ -36,6 +38,7 @@ from toolmason.errors import (
     ApprovalDenied,
     ApprovalRequired,
     ExecutionError,
+    ExternalCall,
     LimitExceeded,
     RemoteError,
     ResultError,
@@ -48,7 +51,15 @@ from toolmason.errors import (
 _log = logging.getLogger("toolmason")
 
 
-_ENGINE_ERRORS: Final = (ExecutionError, ResultError, ApprovalDenied, ApprovalRequired, LimitExceeded, ToolCancelled)
+_ENGINE_ERRORS: Final = (
+    ExecutionError,
+    ResultError,
+    ApprovalDenied,
+    ApprovalRequired,
+    ExternalCall,
+    LimitExceeded,
+    ToolCancelled,
+)
 """Errors that say what the engine did with a call: from a tool they are a failure of the tool."""
 
 
@@ -168,6 +179,9 @@ async def make_failure(route: Route, error: BaseException, failed: FailedCall) -
         call_error: ToolCallError = error
     elif isinstance(error, Stop):
         call_error = error.error
+    elif isinstance(error, ExternalCall) and error.tool == route.name and route.tool.options.external:
+        error.arguments = to_json_like(get_effective_arguments(route, failed.arguments))
+        call_error = error
     else:
         call_error = _to_call_error(route, error, failed)
         if isinstance(call_error, ExecutionError):

@@ -18,7 +18,7 @@ from toolmason._core.run.execute import NEVER_CANCELLED, Cancellation, await_wit
 from toolmason._core.values.content import Text
 from toolmason._core.values.policy import INHERIT
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, replace_result
-from toolmason.errors import ApprovalRequired, LimitExceeded, ToolCallError, ToolCancelled
+from toolmason.errors import ApprovalRequired, ExternalCall, LimitExceeded, ToolCallError, ToolCancelled
 
 _REPEAT_NOTE: Final = (
     "This call was made before with the same arguments and gave this same result. Do not make it again."
@@ -56,10 +56,15 @@ def record_new_result(run: RunState, key: Hashable, result: ToolResult) -> ToolR
     if isinstance(error, ToolCancelled) or (isinstance(error, LimitExceeded) and error.retryable):
         return result
     # A pending call has no result yet. The same call polls a server task that is still running.
-    if error is not None and (is_own(error, ApprovalRequired) or getattr(error, "phase", "") == "task"):
+    if error is not None and (is_pending(error) or getattr(error, "phase", "") == "task"):
         return result
     is_second = run.record_result(key, result) == 2  # noqa: PLR2004 - the second time
     return _append_note(result, result.call_id, _SECOND_TIME_NOTE) if is_second else result
+
+
+def is_pending(error: ToolCallError) -> bool:
+    """Return True if a call waits for a decision, or for the application to run it."""
+    return is_own(error, ApprovalRequired) or is_own(error, ExternalCall)
 
 
 def is_own(error: ToolCallError, kind: type[ToolCallError]) -> bool:

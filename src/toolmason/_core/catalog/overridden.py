@@ -26,7 +26,7 @@ from toolmason.errors import DefinitionError
 _log = logging.getLogger("toolmason")
 _DEFINITION_KEYS: Final = ("name", "title", "description")
 _FIXED_OPTIONS: Final = frozenset(
-    {"converter", "extra", "overrides_builtin", "runs_on", "strict_types", "substitute_result"}
+    {"converter", "external", "extra", "overrides_builtin", "runs_on", "strict_types", "substitute_result"}
 )
 """Options that belong to the code of a tool."""
 _SMALLER_WINS: Final = frozenset({"timeout", "max_calls", "max_result_bytes"})

@@ -18,7 +18,7 @@ from toolmason._core.values.definition import Converter, Extra, ToolOptions
 from toolmason._core.values.messages import Role
 from toolmason._core.values.policy import Inherit, OnError, Rate, Retry, RunsOn, Timeout
 from toolmason._explain import explain_arguments
-from toolmason.errors import DefinitionError
+from toolmason.errors import DefinitionError, clip
 
 DECLARATION_ATTRIBUTE: Final = "__tool__"
 """Attribute that holds a function's declaration."""
@@ -114,6 +114,7 @@ class ToolOptionKeywords(TypedDict, total=False):
     tags: Iterable[str]
     meta: Mapping[str, Any] | None
     substitute_result: bool
+    external: bool
 
 
 class SchemaToolKeywords(ToolOptionKeywords, total=False):
@@ -229,6 +230,28 @@ def make_declaration(keywords: Mapping[str, Any]) -> Declaration:
     _check_name(declaration_fields.get("name"))
     options = make_options({key: value for key, value in keywords.items() if key not in declaration_fields})
     return Declaration("tool", options=options, **declaration_fields)
+
+
+def declare_external(
+    name: str | Mapping[str, Any], description: str, schema: Mapping[str, Any] | None, keywords: Mapping[str, Any]
+) -> tuple[Declaration, Mapping[str, Any]]:
+    """Return the declaration and the schema of a tool that the application runs.
+
+    Raises:
+        DefinitionError: the definition is given as a dict, and lacks its name.
+    """
+    if isinstance(name, Mapping):
+        inner = name.get("function")
+        given = inner if isinstance(inner, Mapping) else name
+        schema = next((given[key] for key in ("parameters", "input_schema", "inputSchema") if key in given), schema)
+        description = given.get("description") or description
+        name = given.get("name", "")
+    if not isinstance(name, str) or not name:
+        raise DefinitionError(f"Tool.external({clip(repr(name))}): the definition has no `name`. Add it.")
+    declaration = make_declaration(
+        {**keywords, "name": name, "description": description or None, "external": True, "runs_on": None}
+    )
+    return declaration, {} if schema is None else schema
 
 
 def _check_name(name: Any) -> None:

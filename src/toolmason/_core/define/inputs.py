@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic_core import PydanticSerializationError, SchemaValidator, ValidationError, to_json, to_jsonable_python
 
 from toolmason._core.define.decorators import MISSING, Param
+from toolmason._core.define.invocation import is_hashable, returns_content
 from toolmason._core.define.schema_nodes import (
     EnumNames,
     FieldSpec,
@@ -363,3 +364,16 @@ def schema_compiler() -> ModuleType:
     from toolmason._core.define import schema  # noqa: PLC0415 - pydantic's schema generation is the slowest import
 
     return schema
+
+
+def compile_return_type(returns: Any) -> TypeSchema | None:
+    """Return the schema of a return type, or None if it has none: text, content and unknown types."""
+    if returns in (MISSING, Any, None, type(None), str, list, tuple) or returns_content(returns):
+        return None
+    return schema_compiler().compile_return(returns) if is_hashable(returns) else None
+
+
+def get_substitutable(parameters: Sequence[Parameter]) -> dict[str, str]:
+    """Return the names that a result may expand: those of Python and of the schema, and `project_dir`."""
+    expandable = [p for p in parameters if p.injector is None or p.name == PROJECT_DIR]
+    return {name: p.name for p in expandable for name in (p.label, p.name)}

@@ -30,7 +30,7 @@ from toolmason._core.define.decorators import MISSING
 from toolmason._core.define.signature import Parameter, describe_location, is_safe_to_share, unwrap_function
 from toolmason._core.values.content import CONTENT_TYPES
 from toolmason._core.values.results import ToolReturn
-from toolmason.errors import DefinitionError
+from toolmason.errors import DefinitionError, ExternalCall
 
 FunctionKind: TypeAlias = Literal["async", "sync"]
 Defaults: TypeAlias = tuple[tuple[str, Callable[[dict[str, Any], Any], Any]], ...]
@@ -68,6 +68,16 @@ def check_handler(name: str, handler: Any) -> None:
         raise DefinitionError(
             f"{describe_location(handler)}: the handler of tool {name!r} cannot take (arguments, context): {error}."
         ) from None
+
+
+async def leave_to_application(arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
+    """Run no call of a tool that the application runs.
+
+    Raises:
+        ExternalCall: always.
+    """
+    del arguments
+    raise ExternalCall(context.call.name)
 
 
 def make_caller(fn: Any, parameters: Sequence[Parameter]) -> tuple[FunctionKind, Callable[..., Any]]:

@@ -229,3 +229,11 @@ def admits_nan(schema: JsonSchema) -> bool:
 def admits_number(schema: JsonSchema) -> bool:
     """Return True if the schema accepts a non-integer number anywhere."""
     return any(node.get("type") == "number" for node in iter_subschemas(schema)) or admits_unbounded_depth(schema)
+
+
+def wrap_in_result(schema: JsonSchema) -> JsonSchema:
+    """Return the schema of an object with the value in its one field, `result`."""
+    inner = dict(schema)
+    defs = inner.pop("$defs", None)
+    wrapper: JsonSchema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    return {**wrapper, "$defs": defs} if defs else wrapper

@@ -18,6 +18,7 @@ from toolmason._core.define.decorators import (
     ParamSpec,
     SchemaToolKeywords,
     ToolKeywords,
+    declare_external,
     get_declaration,
     make_declaration,
     show_keywords,
@@ -27,25 +28,25 @@ from toolmason._core.define.inputs import (
     PROJECT_DIR,
     Inputs,
     compile_inputs,
+    compile_return_type,
     compile_schema_inputs,
+    get_substitutable,
     hide_project_dir,
     narrow_inputs,
-    schema_compiler,
 )
 from toolmason._core.define.invocation import (
     FunctionKind,
     PicklableCall,
     check_handler,
     get_function_kind,
-    is_hashable,
+    leave_to_application,
     make_caller,
     make_defaults,
     make_plain_function,
     resolve_return_type,
-    returns_content,
     returns_function,
 )
-from toolmason._core.define.schema_nodes import TypeSchema, resolve_root
+from toolmason._core.define.schema_nodes import TypeSchema, resolve_root, wrap_in_result
 from toolmason._core.define.signature import (
     Parameter,
     Signature,
@@ -200,6 +201,18 @@ class Tool(ABC):
         declaration = make_declaration({**keywords, "name": name, "description": description or None})
         return SchemaTool(handler, input_schema, declaration)
 
+    @staticmethod
+    @show_keywords(SchemaToolKeywords, Declaration, ToolOptions)
+    def external(
+        name: str | Mapping[str, Any],
+        description: str = "",
+        input_schema: Mapping[str, Any] | None = None,
+        **keywords: Unpack[SchemaToolKeywords],
+    ) -> SchemaTool:
+        """Make a tool that the application runs. `name` may be a dict with `name`, `description`, `parameters`."""
+        declaration, schema = declare_external(name, description, input_schema, keywords)
+        return SchemaTool(leave_to_application, schema, declaration)
+
     def __getstate__(self) -> dict[str, Any]:
         # Compiled objects are not pickled; the other process compiles them again if needed.
         return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
@@ -274,7 +287,11 @@ class FunctionTool(_CallableTool):
         self.fn = fn
         self.options = declaration.options
         signature = read_signature(fn, declaration.local_names, params)
-        self._compiled = compiled = _compile_function(fn, signature, declaration, schema)
+        compiled = _compile_function(fn, signature, declaration, schema)
+        if self.options.external:
+            unfilled = CompiledTool(compiled.inputs, leave_to_application).fill
+            compiled = replace(compiled, call=leave_to_application, kind="async", fill=unfilled, plain_function=None)
+        self._compiled = compiled
         if signature.extra_hint is MISSING:
             check_lock(self.origin, self.options.lock, signature.parameters)
         own_name = declaration.name or get_function_name(fn)
@@ -445,22 +462,10 @@ def _compile_function(
         plain_function=None if options.substitute_result else make_plain_function(fn, parameters, defaults),
         parameters=parameters,
         returns=returns,
-        output=None if options.converter is not None else _compile_return(returns),
-        substitutable=_get_substitutable(parameters) if options.substitute_result else {},
+        output=None if options.converter is not None else compile_return_type(returns),
+        substitutable=get_substitutable(parameters) if options.substitute_result else {},
         accepts_extra=signature.extra_hint is not MISSING,
     )
-
-
-def _get_substitutable(parameters: Sequence[Parameter]) -> dict[str, str]:
-    """Return the names that a result may expand: those of Python and of the schema, and `project_dir`."""
-    expandable = [p for p in parameters if p.injector is None or p.name == PROJECT_DIR]
-    return {name: p.name for p in expandable for name in (p.label, p.name)}
-
-
-def _compile_return(returns: Any) -> TypeSchema | None:
-    if returns in (MISSING, Any, None, type(None), str, list, tuple) or returns_content(returns):
-        return None
-    return schema_compiler().compile_return(returns) if is_hashable(returns) else None
 
 
 def _make_output_schema(compiled: CompiledTool, declaration: Declaration) -> JsonSchema | None:
@@ -469,18 +474,11 @@ def _make_output_schema(compiled: CompiledTool, declaration: Declaration) -> Jso
     if not declaration.output_schema or declaration.options.converter is not None:
         return None
     if compiled.returns is str:
-        return _wrap_in_result({"type": "string"})
+        return wrap_in_result({"type": "string"})
     if compiled.output is None:
         return None
     schema = resolve_root(compiled.output.schema)
-    return schema if schema.get("type") == "object" else _wrap_in_result(schema)
-
-
-def _wrap_in_result(schema: JsonSchema) -> JsonSchema:
-    inner = dict(schema)
-    defs = inner.pop("$defs", None)
-    wrapper: JsonSchema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
-    return {**wrapper, "$defs": defs} if defs else wrapper
+    return schema if schema.get("type") == "object" else wrap_in_result(schema)
 
 
 def make_tool(item: Any, declaration: Declaration | None = None) -> Tool:

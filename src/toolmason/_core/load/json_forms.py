@@ -25,7 +25,7 @@ CODE_KEY: Final = "code"
 """Key under which an option that is code stores its qualified name."""
 
 EFFECTS: Final = ("read_only", "destructive", "idempotent", "open_world")
-SAFETY_OPTIONS: Final = (*EFFECTS, "approval", "enabled", "skip_permission")
+SAFETY_OPTIONS: Final = (*EFFECTS, "approval", "enabled", "skip_permission", "external")
 """Options that decide whether a call may run; a manifest with wrong values for them is rejected."""
 
 _MODEL_VISIBLE_KEYS: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema"})

@@ -17,7 +17,7 @@ from toolmason._core.call.approval import (
     predicate_requires_approval,
 )
 from toolmason._core.call.call_policy import run_in_time
-from toolmason._core.call.gates import get_call_key, get_effective_arguments, is_own
+from toolmason._core.call.gates import get_call_key, get_effective_arguments, is_own, is_pending
 from toolmason._core.call.limits import to_json_like
 from toolmason._core.call.route import CallOptions, get_approval_steps
 from toolmason._core.define.context import ContextLike, make_context
@@ -32,14 +32,7 @@ from toolmason._core.values.remembered_decisions import RememberedDecision
 from toolmason._core.values.results import Arguments, Repair, ToolCall, ToolResult
 from toolmason._explain import explain_arguments
 from toolmason._text import escape_hidden
-from toolmason.errors import (
-    ApprovalDenied,
-    ApprovalRequired,
-    InvalidArguments,
-    LimitExceeded,
-    ToolCallError,
-    UnknownTool,
-)
+from toolmason.errors import ApprovalDenied, InvalidArguments, LimitExceeded, ToolCallError, UnknownTool
 
 _MAX_CHARS: Final = 500
 """Maximum number of characters shown of one value or key."""
@@ -197,8 +190,8 @@ async def restore_call(state: ToolboxState, call: ToolCall, result: ToolResult) 
     with suppress(LimitExceeded, ValueError):
         run.count(route.name, route.tool.options.max_calls, route.root)
         # A pending call is counted, but has no result yet.
-        is_pending = error is not None and is_own(error, ApprovalRequired)
-        if route.tool.options.repeats == "detect" and not is_pending:
+        is_waiting = error is not None and is_pending(error)
+        if route.tool.options.repeats == "detect" and not is_waiting:
             run.record_result(get_call_key(route, call.arguments, bound), result)
 
 

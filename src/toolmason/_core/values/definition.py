@@ -86,7 +86,7 @@ def canonicalize(value: Any) -> Any:
 _OPTION_KINDS: Final = {
     **dict.fromkeys(("read_only", "destructive", "idempotent", "open_world", "sequential"), (bool, NoneType)),
     **dict.fromkeys(("return_direct", "skip_permission", "overrides_builtin", "strict_types"), (bool,)),
-    **dict.fromkeys(("substitute_result", "background"), (bool,)),
+    **dict.fromkeys(("substitute_result", "background", "external"), (bool,)),
     "ticket_after": (int, float, NoneType),
     **dict.fromkeys(("max_concurrency", "max_calls", "max_result_bytes"), (int, NoneType)),
     "lock": (str, NoneType),
@@ -154,6 +154,8 @@ class ToolOptions:
     """Data for the application and its adapters; the model does not see it."""
     substitute_result: bool = False
     """True to expand `${parameter}` in text results. Off by default because file contents may contain such text."""
+    external: bool = False
+    """True if the application or its front end runs the calls. The function gives only the schema."""
 
     @explain_arguments
     def __post_init__(self) -> None:
@@ -171,16 +173,22 @@ class ToolOptions:
         for name, minimum in (("max_concurrency", 1), ("max_calls", 1), ("max_result_bytes", 256)):
             if (value := getattr(self, name)) is not None and value < minimum:
                 raise DefinitionError(f"{name}={value!r}: must be at least {minimum}, or omitted.")
-        if self.skip_permission and self.overrides_builtin:
-            raise DefinitionError(
-                "skip_permission=True and overrides_builtin=True: a tool that replaces a built-in must "
-                "not also bypass the approval rule. Remove one of the two."
-            )
         self._check_functions()
         check_timeout(self.timeout)
         check_retry(self.retry)
         if not isinstance(self.on_error, Inherit):
             check_on_error(self.on_error)
+        self._check_pairs()
+
+    def _check_pairs(self) -> None:
+        """Refuse options that contradict each other."""
+        if self.skip_permission and self.overrides_builtin:
+            raise DefinitionError(
+                "skip_permission=True and overrides_builtin=True: a tool that replaces a built-in must "
+                "not also bypass the approval rule. Remove one of the two."
+            )
+        if self.external and self.runs_on is not None:
+            raise DefinitionError(f"external=True and runs_on={self.runs_on!r}: it does not run here. Remove one.")
         if self.read_only and self.destructive:
             raise DefinitionError(
                 "read_only=True and destructive=True: a read-only tool cannot be destructive. Remove one."

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from typing_extensions import override
 
 from toolmason._core.call.approval import ApprovalRequest, ApprovalVerdict, Deny
+from toolmason._core.define.tool import Tool
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.answers import AnswerProgress
@@ -16,6 +17,7 @@ from toolmason.chat.frontends.frontend import (
     Data,
     Encoder,
     FrontendRequest,
+    KnownCalls,
     PartEncoder,
     TextKind,
     describe_reply,
@@ -24,8 +26,10 @@ from toolmason.chat.frontends.frontend import (
     parse_verdict,
 )
 from toolmason.chat.reply import Reply
-from toolmason.errors import ApprovalRequired, ConfigError
+from toolmason.errors import ApprovalRequired, ConfigError, ExternalCall
 
+MAX_FRONTEND_TOOLS: Final = 128
+"""Tools that a front end offers."""
 _ANSWER_SCHEMA: Final = {
     "type": "object",
     "properties": {
@@ -54,11 +58,17 @@ class AgUiFrontend:
             answers[name] = Deny("the user declined") if is_cancelled else parse_verdict(name, entry.get("payload"))
         if not messages and not answers:
             raise ConfigError("The body must have `messages` or `resume`.")
-        return FrontendRequest(messages, body.get("threadId"), answers)
+        tools = get_field(body, "tools", list, [])
+        if len(tools) > MAX_FRONTEND_TOOLS:
+            raise ConfigError(f"The body has {len(tools)} tools, more than {MAX_FRONTEND_TOOLS}.")
+        offered = tuple(Tool.external({**tool, "name": get_field(tool, "name", str, "")}) for tool in tools)
+        return FrontendRequest(messages, body.get("threadId"), answers, _find_results(messages), tools=offered)
 
-    def make_encoder(self, body: Any, run: str, known_calls: Iterable[str]) -> Encoder:
+    def make_encoder(self, body: Any, run: str, known: KnownCalls) -> Encoder:
         """Return the encoder of a run. The front end chooses the ids of the thread and of the run."""
-        return AgUiEncoder(str(body.get("threadId") or run), str(body.get("runId") or run), known_calls)
+        thread, run = str(body.get("threadId") or run), str(body.get("runId") or run)
+        given = {entry.get("toolCallId") for entry in get_field(body, "messages", list, [])}
+        return AgUiEncoder(thread, run, known, given)
 
 
 def _parse_messages(entries: Sequence[Any]) -> Iterator[Message]:
@@ -79,6 +89,16 @@ def _parse_messages(entries: Sequence[Any]) -> Iterator[Message]:
             yield Message("tool", results=[ToolResult(call_id, names.get(call_id, ""), value=text)])
 
 
+def _find_results(messages: Sequence[Message]) -> dict[str, ToolResult]:
+    """Return the results at the end of a conversation."""
+    results: dict[str, ToolResult] = {}
+    for message in reversed(messages):
+        if message.role != "tool":
+            break
+        results |= {result.call_id: result for result in message.results}
+    return results
+
+
 def _parse_call(call: Any) -> ToolCall:
     function = get_field(call, "function", dict, {})
     arguments = get_field(function, "arguments", str, "{}")
@@ -96,9 +116,11 @@ def _read_text(content: Any) -> str:
 class AgUiEncoder(PartEncoder):
     """Encoder of the events of one run."""
 
-    def __init__(self, thread: str, run: str, known_calls: Iterable[str]) -> None:
-        super().__init__(known_calls)
+    def __init__(self, thread: str, run: str, known: KnownCalls, given: Collection[Any]) -> None:
+        super().__init__(known)
         self._thread, self._run = thread, run
+        self._given = given
+        """Calls whose results the front end has."""
         self._messages = self._steps = 0
 
     def start(self) -> Iterator[Data]:
@@ -145,7 +167,8 @@ class AgUiEncoder(PartEncoder):
 
     @override
     def make_result(self, call: ToolCall, result: ToolResult) -> Iterator[Data]:
-        if not isinstance(result.error, ApprovalRequired):  # which is an interrupt at the end of the run
+        # A request for approval is an interrupt at the end of the run.
+        if not isinstance(result.error, ApprovalRequired | ExternalCall) and call.id not in self._given:
             self._messages += 1
             message = f"{self._run}-{self._messages}"
             data = {"messageId": message, "toolCallId": call.id, "content": result.text, "role": "tool"}

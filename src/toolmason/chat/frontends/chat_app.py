@@ -35,9 +35,10 @@ from toolmason._wire import LARGE_JSON_BYTES, UNLIMITED_PEERS, ByteBudget
 from toolmason.chat.chat import Chat
 from toolmason.chat.events import Done, Event
 from toolmason.chat.frontends.ag_ui import AgUiFrontend
-from toolmason.chat.frontends.frontend import Encoder, EventFrontend, Frontend, FrontendRequest
+from toolmason.chat.frontends.frontend import Encoder, EventFrontend, Frontend, FrontendRequest, KnownCalls
 from toolmason.chat.frontends.vercel import VercelFrontend
 from toolmason.chat.reply import Reply
+from toolmason.chat.run.external import check_results, take_results
 from toolmason.errors import ConfigError, ToolmasonError
 from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_json, parse_large_json
 
@@ -122,10 +123,23 @@ class StreamedRun:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class WaitingRun:
-    """A run that waits for approval, and the user whose run it is."""
+    """A run that waits for approval or for results, and the user whose run it is."""
 
     owner: str
     reply: Reply[Any]
+
+    @property
+    def keys(self) -> list[str]:
+        """Keys of the requests for approval, by id, and of the calls, by conversation or run and id."""
+        reply = self.reply
+        # Without a name of the conversation, runs of several users may have calls of one id.
+        places = [f"run {reply.run}", *([reply.conversation] if reply.conversation else ())]
+        calls = [_make_key(place, call.id) for place in places for call in reply.external]
+        return [*(request.id for request in reply.pending), *calls]
+
+
+def _make_key(conversation: str | None, call_id: str) -> str:
+    return to_json([conversation, call_id]).decode()
 
 
 class ChatApp:
@@ -137,7 +151,7 @@ class ChatApp:
         self._runs: OrderedDict[str, StreamedRun] = OrderedDict()
         self._kept: ByteBudget[StreamedRun] = ByteBudget(MAX_KEPT_BYTES, MAX_PEER_KEPT_BYTES)
         self._pending: dict[str, WaitingRun] = {}
-        """Runs that wait for approval, by the ids of their requests."""
+        """Runs that wait, by what they wait for."""
         self._pending_bytes: ByteBudget[WaitingRun] = ByteBudget(MAX_PENDING_BYTES, MAX_PEER_PENDING_BYTES)
 
     @property
@@ -180,7 +194,7 @@ class ChatApp:
             if isinstance(body, UnreadableMessage):
                 raise ConfigError(f"The body cannot be read: {body.reason}.")
             request = self._frontend.parse(body)
-            events, known_calls = await self._open_events(request, identity, run_id)
+            events, known = await self._open_events(request, identity, run_id)
         except ToolmasonError as error:
             await _refuse(send, ErrorResponse(400, str(error)))
             return
@@ -190,45 +204,59 @@ class ChatApp:
             return
         run = StreamedRun(run_id, identity.owner, peer)
         self._runs[run.id] = run
-        encoder = self._frontend.make_encoder(body, run.id, known_calls)
+        encoder = self._frontend.make_encoder(body, run.id, known)
         run.task = asyncio.get_running_loop().create_task(self._produce(run, encoder, events))
         await self._send_stream(run, 1, receive, send)
 
     async def _open_events(
         self, request: FrontendRequest, identity: Identity, run_id: str
-    ) -> tuple[AsyncGenerator[Event], Sequence[str]]:
+    ) -> tuple[AsyncGenerator[Event], KnownCalls]:
         """Return the events of a new run, or of one that goes on after an approval, and the calls before them."""
         context = ToolContext[Any](**identity) if self._context is None else self._context.merge(dict(identity))
-        if request.answers:
-            reply = self._take_pending(request.answers, identity.owner)
-            decide = self.chat.box.approvals.decide
-            decisions = [decide(item, request.answers[item.id]) for item in reply.pending if item.id in request.answers]
-            return self.chat.stream_resumed(reply, decisions, context=context), _list_calls(reply.messages)
-        messages = request.messages
-        if not messages or messages[-1].role != "user":
-            raise ConfigError("The last message must be one of the user.")
         # Another user must not read a conversation by its name.
         conversation = request.conversation
         if identity.owner and conversation:
             conversation = to_json([identity.owner, conversation]).decode()
+        # A front end cannot replace a tool of the chat.
+        added = [tool for tool in request.tools if tool.name not in self.chat.box] or None
+        external = {tool.name for tool in (*self.chat.box, *request.tools) if tool.options.external}
+        place = conversation if request.run is None else f"run {request.run}"
+        results = {_make_key(place, call_id): result for call_id, result in request.results.items()}
+        waited_for = [key for key in results if key in self._pending]
+        messages = request.messages
+        is_new = bool(messages) and messages[-1].role == "user"
+        if request.answers or waited_for or (results and not is_new):
+            keys = [*request.answers, *waited_for]
+            reply = self._find_pending(keys, identity.owner).reply
+            given = take_results(reply, [results[key] for key in waited_for])
+            await check_results(self.chat.box, given)
+            waiting = self._find_pending(keys, identity.owner)  # another request may have answered meanwhile
+            decide = self.chat.box.approvals.decide
+            decisions = [decide(item, request.answers[item.id]) for item in reply.pending if item.id in request.answers]
+            self._drop_pending(waiting)
+            events = self.chat.stream_resumed(reply, decisions, results=given, context=context, add_tools=added)
+            handed_out = [call.id for call in reply.external]
+            return events, KnownCalls([*_list_calls(reply.messages), *handed_out], handed_out, external)
+        if not is_new:
+            raise ConfigError("The last message must be one of the user.")
         calls = _list_calls(messages)
         if self.chat.has_memory:
             calls = _list_calls(await self.chat.load_history(conversation))
             messages = messages[-1:]  # the memory has the others
-        return self.chat.stream(messages, context=context, conversation=conversation, run=run_id), calls
+        events = self.chat.stream(messages, context=context, conversation=conversation, run=run_id, add_tools=added)
+        return events, KnownCalls(calls, (), external)
 
-    def _take_pending(self, answers: Mapping[str, Any], owner: str) -> Reply[Any]:
-        """Return the run that waits for these answers. Each is used once.
+    def _find_pending(self, answers: Sequence[str], owner: str) -> WaitingRun:
+        """Return the run that waits for these answers.
 
         Raises:
             ConfigError: no run of this owner waits for one of them.
         """
         found = {self._pending.get(name) for name in answers}
-        waiting = found.pop()
+        waiting = found.pop() if found else None
         if found or waiting is None or waiting.owner != owner:
             raise ConfigError("No run waits for these answers. It may have been answered, or the server restarted.")
-        self._drop_pending(waiting)
-        return waiting.reply
+        return waiting
 
     async def _handle_known_run(
         self, scope: Any, headers: Mapping[bytes, bytes], identity: Identity, receive: Receive, send: Send
@@ -307,20 +335,21 @@ class ChatApp:
                 self._kept.release(excess)
 
     def _keep_pending(self, run: StreamedRun, reply: Reply[Any]) -> None:
-        """Keep a run that waits for approval, in place of the oldest ones of the same client if it has too many."""
-        if not reply.pending:
+        """Keep a run that waits, in place of the oldest ones of the same client if it has too many."""
+        if reply.finish != "pending":
             return
         waiting = WaitingRun(run.owner, reply)
-        for request in reply.pending:
-            self._pending[request.id] = waiting
+        for key in waiting.keys:
+            self._pending[key] = waiting
         self._pending_bytes.grow(waiting, run.peer, len(to_json(reply.save(), fallback=str)))
         while (excess := self._pending_bytes.find_excess(run.peer)) is not None:
             self._drop_pending(excess)
 
     def _drop_pending(self, waiting: WaitingRun) -> None:
         self._pending_bytes.release(waiting)
-        for request in waiting.reply.pending:
-            self._pending.pop(request.id, None)
+        for key in waiting.keys:
+            if self._pending.get(key) is waiting:
+                del self._pending[key]
 
     async def _send_stream(self, run: StreamedRun, number: int, receive: Receive, send: Send) -> None:
         """Send the events of a run from a number on, until its end or that of the connection."""

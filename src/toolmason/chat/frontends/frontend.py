@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
@@ -11,8 +11,9 @@ from pydantic_core import to_json, to_jsonable_python
 
 from toolmason._core.call.approval import Allow, ApprovalRequest, ApprovalVerdict, Deny, Edit
 from toolmason._core.catalog.catalog import FINAL_ANSWER
+from toolmason._core.define.tool import Tool
 from toolmason._core.toolbox.exchange import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta, Usage
-from toolmason._core.values.messages import Message
+from toolmason._core.values.messages import Message, dump_call
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.answers import AnswerProgress
 from toolmason.chat.events import (
@@ -26,7 +27,7 @@ from toolmason.chat.events import (
     StepFinished,
 )
 from toolmason.chat.reply import Reply
-from toolmason.errors import ConfigError
+from toolmason.errors import ApprovalRequired, ConfigError, ExternalCall, ToolError
 
 Data = dict[str, Any]
 TextKind = Literal["text", "reasoning"]
@@ -34,12 +35,30 @@ TextKind = Literal["text", "reasoning"]
 
 @dataclass(frozen=True, slots=True)
 class FrontendRequest:
-    """A request of a front end: messages, or answers to requests for approval."""
+    """A request of a front end: messages, answers to requests for approval, or results of calls that it ran."""
 
     messages: tuple[Message, ...] = ()
     conversation: str | None = None
     answers: Mapping[str, ApprovalVerdict] = field(default_factory=dict)
     """Verdicts by the id of the request for approval."""
+    results: Mapping[str, ToolResult] = field(default_factory=dict)
+    """Results by the id of the call. Some may be of calls that no run waits for."""
+    run: str | None = None
+    """Run that the results are for; None for that of the conversation."""
+    tools: tuple[Tool, ...] = ()
+    """Tools that the front end offers, and runs itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCalls:
+    """Calls that a front end has seen before the events of a stream, and the tools that it runs."""
+
+    shown: Collection[str] = ()
+    """IDs of the calls that it has seen."""
+    handed_out: Collection[str] = ()
+    """IDs of those that it has to run, or has run."""
+    external: Collection[str] = ()
+    """Names of the tools that it runs."""
 
 
 class Encoder(Protocol):
@@ -74,8 +93,8 @@ class Frontend(Protocol):
         """
         ...
 
-    def make_encoder(self, body: Any, run: str, known_calls: Iterable[str]) -> Encoder:
-        """Return an encoder of a run that this body asks for. The front end has seen the start of the known calls."""
+    def make_encoder(self, body: Any, run: str, known: KnownCalls) -> Encoder:
+        """Return an encoder of a run that this body asks for."""
         ...
 
 
@@ -119,8 +138,16 @@ def parse_verdict(name: str, answer: Any) -> ApprovalVerdict:
 class PartEncoder(ABC):
     """Encoder of the events of one run, for a protocol in which text, calls and steps begin and end."""
 
-    def __init__(self, known_calls: Iterable[str]) -> None:
-        self._calls = set(known_calls)
+    repeats_calls = False
+    """True if a call that was shown with a request for approval is shown again when the front end has to run it."""
+
+    def __init__(self, known: KnownCalls) -> None:
+        self._known = known
+        self._hidden: set[str] = set()
+        """Calls of external tools that are not handed out yet: their arguments may be wrong, or need approval."""
+        self._is_request = False
+        """True while a call is shown with a request for approval."""
+        self._calls = set(known.shown)
         """Calls that the front end knows."""
         self._unclosed: dict[str, str] = {}
         """Arguments so far of the calls that are streamed, by id."""
@@ -146,15 +173,43 @@ class PartEncoder(ABC):
         if isinstance(event, Done):
             if event.reply.finish == "direct" and event.reply.text:
                 yield from self._add_text("text", event.reply.text)
+            for call in event.reply.external:
+                yield from self._hand_out(call)
             yield from self._end_step()
             yield from self.finish(event.reply)
         elif isinstance(event, StepFinished):
-            yield from self._end_step()
-        elif (handle := self._handlers.get(type(event))) is not None and not _is_of_answer(event):
-            if not self._in_step:
-                self._in_step = True
-                yield from self.make_step("start")
+            if not any(isinstance(result.error, ExternalCall) for result in event.results):
+                yield from self._end_step()  # else the calls of the step follow with `Done`
+        elif (handle := self._handlers.get(type(event))) is not None and not self._is_hidden(event):
+            yield from self._start_step()
             yield from handle(event)
+
+    def _start_step(self) -> Iterator[Data]:
+        if not self._in_step:
+            self._in_step = True
+            yield from self.make_step("start")
+
+    def _hand_out(self, call: ToolCall) -> Iterator[Data]:
+        """Yield a call that the front end has to run, once its arguments are valid and it is approved."""
+        if call.id not in self._known.handed_out and (self.repeats_calls or call.id not in self._calls):
+            self._calls.discard(call.id)
+            yield from self._start_step()
+            yield from self._add_call(call)
+
+    def _is_hidden(self, event: Event) -> bool:
+        """Return True if the front end does not see an event: of a typed answer, or of a call that it may run later."""
+        if _is_of_answer(event):
+            return True
+        external = self._known.external
+        if isinstance(event, CallOpened) and event.name in external:
+            self._hidden.add(event.id)
+        if isinstance(event, CallOpened | ArgumentsDelta):
+            return event.id in self._hidden
+        if not isinstance(event, CallClosed | CallStarted | CallFinished) or event.call.name not in external:
+            return False
+        # A request for approval is shown, and so is the result of a call that was handed out.
+        error = event.result.error if isinstance(event, CallFinished) else None
+        return not isinstance(error, ApprovalRequired) and event.call.id not in self._calls
 
     def _add_text(self, kind: TextKind, text: str) -> Iterator[Data]:
         if self._text_kind != kind:
@@ -195,7 +250,9 @@ class PartEncoder(ABC):
         yield from self._close_call(call)
 
     def _end_call(self, event: CallFinished) -> Iterator[Data]:
+        self._is_request = isinstance(event.result.error, ApprovalRequired)
         yield from self._add_call(event.call)
+        self._is_request = False
         yield from self.make_result(event.call, event.result)
 
     def _end_step(self) -> Iterator[Data]:
@@ -274,18 +331,36 @@ class EventFrontend:
     last_line = b""
 
     def parse(self, body: Any) -> FrontendRequest:
-        """Read `{"prompt": "…", "conversation": "…"}`, or `{"answers": {…}}`."""
+        """Read `{"prompt": "…", "conversation": "…"}`, or `{"run": "…", "answers": {…}, "results": {…}}`."""
         prompt, answers = get_field(body, "prompt", str), get_field(body, "answers", dict, {})
-        if (prompt is None) == (not answers):
-            raise ConfigError("The body must have a `prompt` or `answers`.")
+        results = get_field(body, "results", dict, {})
+        if (prompt is None) == (not answers and not results):
+            raise ConfigError("The body must have a `prompt`, `answers` or `results`.")
         messages = () if prompt is None else (Message("user", prompt),)
         verdicts = {name: parse_verdict(name, answer) for name, answer in answers.items()}
-        return FrontendRequest(messages, get_field(body, "conversation", str), verdicts)
+        conversation = get_field(body, "conversation", str)
+        taken = {call_id: _parse_result(call_id, result) for call_id, result in results.items()}
+        return FrontendRequest(messages, conversation, verdicts, taken, get_field(body, "run", str))
 
-    def make_encoder(self, body: Any, run: str, known_calls: Iterable[str]) -> Encoder:
+    def make_encoder(self, body: Any, run: str, known: KnownCalls) -> Encoder:
         """Return the encoder of a run."""
-        del body, known_calls
+        del body, known
         return EventEncoder(run)
+
+
+def _parse_result(call_id: str, data: Any) -> ToolResult:
+    """Return the result of a call: an object with `value`, or with `error` and its text."""
+    error = get_field(data, "error", str)
+    if error is not None:
+        return make_failed(call_id, error)
+    if "value" not in data:
+        raise ConfigError(f"The result of {call_id!r} must have a `value`, or an `error`.")
+    return ToolResult(call_id, "", value=data["value"])
+
+
+def make_failed(call_id: str, message: str) -> ToolResult:
+    """Return the result of a call that failed in the front end."""
+    return ToolResult(call_id, "", error=ToolError(message))
 
 
 @dataclass(slots=True)
@@ -338,6 +413,7 @@ def describe_reply(reply: Reply[Any]) -> Data:
         "run": reply.run,
         "usage": {name: getattr(reply.usage, name) for name in Usage.__slots__},
         "pending": [{**request, "arguments": dict(request["arguments"])} for request in pending],
+        "external": [dump_call(call) for call in reply.external],
     }
 
 

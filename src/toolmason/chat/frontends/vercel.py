@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from pydantic_core import from_json
@@ -17,13 +17,15 @@ from toolmason.chat.frontends.frontend import (
     Data,
     Encoder,
     FrontendRequest,
+    KnownCalls,
     PartEncoder,
     TextKind,
     get_field,
+    make_failed,
     parse_verdict,
 )
 from toolmason.chat.reply import Reply
-from toolmason.errors import ApprovalDenied, ApprovalRequired, ConfigError
+from toolmason.errors import ApprovalDenied, ApprovalRequired, ConfigError, ExternalCall
 
 _FINISH_REASONS: Final = {"stop": "stop", "direct": "stop", "calls": "tool-calls", "pending": "tool-calls"}
 
@@ -41,13 +43,15 @@ class VercelFrontend:
         answers = dict(_find_answers(entries[-1])) if entries else {}
         if not messages:
             raise ConfigError("The body must have `messages`.")
-        return FrontendRequest(messages, get_field(body, "id", str), answers)
+        is_continued = entries[-1].get("role") == "assistant"
+        results = dict(_find_results(entries[-1])) if is_continued else {}
+        return FrontendRequest(messages, get_field(body, "id", str), answers, results)
 
-    def make_encoder(self, body: Any, run: str, known_calls: Iterable[str]) -> Encoder:
+    def make_encoder(self, body: Any, run: str, known: KnownCalls) -> Encoder:
         """Return the encoder of a run. An answer to an approval continues the last message."""
         last = body["messages"][-1]
         continued = last.get("id") if last.get("role") == "assistant" else None
-        return VercelEncoder(continued if isinstance(continued, str) else run, known_calls)
+        return VercelEncoder(continued if isinstance(continued, str) else run, known)
 
 
 def _find_answers(entry: Any) -> Iterator[tuple[str, ApprovalVerdict]]:
@@ -56,6 +60,14 @@ def _find_answers(entry: Any) -> Iterator[tuple[str, ApprovalVerdict]]:
         if isinstance(approval, Mapping) and part.get("state") == "approval-responded":
             name = get_field(approval, "id", str, "")
             yield name, parse_verdict(name, approval)
+
+
+def _find_results(entry: Any) -> Iterator[tuple[str, ToolResult]]:
+    """Yield the results in the parts of a message, of calls that the front end or the server ran."""
+    parts = get_field(entry, "parts", list, [])
+    for call, result in zip(*_parse_calls(parts), strict=True):
+        failed = any(part.get("toolCallId") == call.id and part.get("state") == "output-error" for part in parts)
+        yield call.id, make_failed(call.id, str(result.value)) if failed else result
 
 
 def _parse_messages(entries: Sequence[Any]) -> Iterator[Message]:
@@ -93,8 +105,10 @@ def _parse_calls(parts: Sequence[Any]) -> tuple[list[ToolCall], list[ToolResult]
 class VercelEncoder(PartEncoder):
     """Encoder of the events of one run."""
 
-    def __init__(self, message: str, known_calls: Iterable[str]) -> None:
-        super().__init__(known_calls)
+    repeats_calls = True
+
+    def __init__(self, message: str, known: KnownCalls) -> None:
+        super().__init__(known)
         self._message, self._parts = message, 0
 
     def start(self) -> Iterator[Data]:
@@ -127,6 +141,9 @@ class VercelEncoder(PartEncoder):
     @override
     def make_call_end(self, call: ToolCall) -> Data:
         data = {"toolCallId": call.id, "toolName": call.name or "unknown", "input": _read_arguments(call)}
+        if call.name in self._known.external:
+            # The SDK runs a call at once, before its approval, unless the provider executes it.
+            data["providerExecuted"] = self._is_request
         return {"type": "tool-input-available", **data, "dynamic": True}
 
     @override
@@ -136,6 +153,8 @@ class VercelEncoder(PartEncoder):
             yield {"type": "tool-approval-request", "approvalId": error.request.id, "toolCallId": call.id}
         elif isinstance(error, ApprovalDenied):
             yield {"type": "tool-output-denied", "toolCallId": call.id}
+        elif isinstance(error, ExternalCall):
+            return  # the front end runs it
         elif error is not None:
             yield {"type": "tool-output-error", "toolCallId": call.id, "errorText": result.text, "dynamic": True}
         else:

@@ -21,9 +21,9 @@ from toolmason._core.values.messages import dump_result, load_result
 from toolmason._core.values.results import OWN, WEB, ToolCall, ToolResult, replace_result
 from toolmason.chat.durable.effects import OutcomeSerializer
 from toolmason.chat.reply import Delegation, Reply
-from toolmason.chat.run.plan import CURRENT_RUN, DelegatedCall, RunPlan
+from toolmason.chat.run.plan import CURRENT_RUN, DelegatedCall, ResumedChat, RunPlan
 from toolmason.chat.send_options import SendOptions
-from toolmason.errors import AnswerError, ApprovalRequired, ToolError
+from toolmason.errors import AnswerError, ApprovalRequired, ExternalCall, ToolError
 
 _DELEGATION: Final = "toolmason.delegation"
 """Key of the `meta` of a result, for the run that made it."""
@@ -95,8 +95,11 @@ class ChatTool(Tool):
         limits = delegated.get_limits(self.chat.limits)
         conversation = delegated.conversation if self.chat.has_memory else None
         options = SendOptions(None, None, context, conversation, None, limits, delegated.run_id)
-        attempts = 0 if delegated.reply is None or delegated.reply.answer is None else delegated.reply.answer.attempts
-        return await self._runner(prompt, replace(options, attempts=attempts, delegated=delegated))
+        resumed = delegated.resumed
+        if resumed is not None:
+            attempts = 0 if resumed.reply.answer is None else resumed.reply.answer.attempts
+            options = replace(options, attempts=attempts, results=resumed.results)
+        return await self._runner(prompt, replace(options, delegated=delegated))
 
     async def _make_prompt(self, values: dict[str, Any], context: ToolContext[Any]) -> Any:
         compiled = compile_tool(self._prompt_tool)
@@ -119,7 +122,8 @@ class ChatTool(Tool):
                 box.approvals.decide(request, await request_verdict(approver, request, settings))
                 for request in reply.pending
             ]
-            reply = await self._run("", context, replace(delegated, reply=reply, decisions=decisions, is_counted=True))
+            resumed = ResumedChat(reply, decisions)
+            reply = await self._run("", context, replace(delegated, resumed=resumed, is_counted=True))
         return reply
 
 
@@ -144,12 +148,14 @@ def _find_delegated_call(name: str, call: ToolCall) -> DelegatedCall | None:
     plan = CURRENT_RUN.get()
     if plan is None or call.id not in plan.call_ids:
         return None
-    reply, decisions = plan.resumed.pop(call.id, (None, ()))
-    return DelegatedCall(name, call.id, plan, reply, decisions)
+    return DelegatedCall(name, call.id, plan, plan.resumed.pop(call.id, None))
 
 
 def _get_answer(name: str, reply: Reply[Any], *, has_output: bool) -> Any:
     match reply.finish:
+        case "pending" if not reply.pending:
+            names = ", ".join(call.name for call in reply.external)
+            raise ToolError(f"{name} waits for the application to run {names}. Call it from a chat.")
         case "pending":
             paths = ", ".join(request.path for request in reply.pending)
             raise ToolError(f"{name} waits for approval of {paths}. Give its chat an approver, or call it from a chat.")
@@ -179,8 +185,8 @@ def is_chat_tool(tool: Tool | None) -> bool:
 
 def complete_result(call: ToolCall, result: ToolResult, reply: Reply[Any]) -> ToolResult:
     """Return the result of a call of a chat: it waits if the chat waits, and says what the chat used."""
-    if reply.pending:
-        error = ApprovalRequired(call.name, reply.pending[0])
+    if reply.finish == "pending":
+        error = ApprovalRequired(call.name, reply.pending[0]) if reply.pending else ExternalCall(call.name)
         return ToolResult(call.id, call.name, error=error, attempts=0, duration=result.duration)
     meta = {**result.meta, _DELEGATION: make_delegation(call, reply).to_dict()}
     # The answer is made of what the chat has read. The web first: it is the origin that rules ask about.
@@ -228,7 +234,7 @@ def get_delegation(result: ToolResult) -> Delegation | None:
 
 def _dump_call(result: ToolResult) -> dict[str, Any] | None:
     # A call that waits for approval has not run. Another process asks again, with a request that it signs.
-    if isinstance(result.error, ApprovalRequired):
+    if isinstance(result.error, ApprovalRequired | ExternalCall):
         return None
     return dump_result(result) | {key: result.meta[key] for key in (_DELEGATION, TICKET) if key in result.meta}
 

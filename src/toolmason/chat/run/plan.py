@@ -15,7 +15,7 @@ from toolmason._core.toolbox.toolbox import RunToolbox, get_state
 from toolmason._core.values.call_state import CallState
 from toolmason._core.values.definition import ToolOptions
 from toolmason._core.values.policy import Limits, Strategy
-from toolmason._core.values.results import ToolCall
+from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.answers import AnswerRun
 from toolmason.chat.budget import Budget
 from toolmason.chat.durable.effects import Reconciler, RunExecution, Runtime, make_reconciler
@@ -57,6 +57,15 @@ def share_budget(
     if budget is None or any(each.budget is budget for each in outer):
         return outer
     return (*outer, SharedBudget(budget, context, conversation))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResumedChat:
+    """Reply of a chat that was called as a tool and waited, with the decisions and results for it."""
+
+    reply: Reply[Any]
+    decisions: Sequence[Decision] = ()
+    results: tuple[ToolResult, ...] = ()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -101,8 +110,8 @@ class RunPlan:
     """Replies of the chats that were called as tools, by the ID of the call, until their results are complete."""
     waiting: dict[str, Reply[Any]] = field(default_factory=dict)
     """Replies of such chats that wait for approval."""
-    resumed: dict[str, tuple[Reply[Any], Sequence[Decision]]] = field(default_factory=dict)
-    """Replies of such chats that waited, and the decisions on them."""
+    resumed: dict[str, ResumedChat] = field(default_factory=dict)
+    """Replies of such chats that waited, and what was decided on them."""
 
     def get_remaining_seconds(self) -> float | None:
         """Return the seconds that the run has left, or None if it has no limit."""
@@ -130,9 +139,8 @@ class DelegatedCall:
     call_id: str
     caller: RunPlan
     """Run that makes the call."""
-    reply: Reply[Any] | None = None
-    """Reply that waits for approval, if the call is resumed."""
-    decisions: Sequence[Decision] = ()
+    resumed: ResumedChat | None = None
+    """Reply that waited, if the call is resumed."""
     is_counted: bool = False
     """True if the calling run has counted the calls that the reply has."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.messages import Message
-from toolmason.chat.events import Event
+from toolmason.chat.events import Done, Event
 from toolmason.chat.loop import Advisor, ModelTurn, chain
+from toolmason.chat.reply import Reply
 from toolmason.chat.run.plan import CURRENT_RUN
 from toolmason.chat.run.resume import ResumedRun
 from toolmason.chat.run.run import Run
@@ -99,3 +100,26 @@ class PreparedRun:
 
 Prepare: TypeAlias = Callable[[Callable[[Event], None] | None, RequestTools], Coroutine[Any, Any, PreparedRun]]
 """Function that prepares a run: of the function that emits its events, and its tools."""
+
+
+async def stream_events(
+    execute: Callable[[Callable[[Event], None]], Coroutine[Any, Any, Reply[Any]]],
+) -> AsyncGenerator[Event]:
+    """Execute a run in a task of its own, and yield its events, the last one `Done` with the reply."""
+    queue: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    async def produce() -> None:
+        try:
+            queue.put_nowait(Done(await execute(queue.put_nowait)))
+        finally:
+            queue.put_nowait(None)
+
+    task = asyncio.get_running_loop().create_task(produce())
+    try:
+        while (event := await queue.get()) is not None:
+            yield event
+        await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))

@@ -20,6 +20,8 @@ from toolmason.chat.events import CallProgress
 from toolmason.chat.loop import ModelTurn
 from toolmason.chat.reply import Reply
 from toolmason.chat.run.delegation import count_steps
+from toolmason.chat.run.external import make_external_result, select_inner, take_results
+from toolmason.chat.run.plan import ResumedChat
 from toolmason.chat.run.run import Run
 from toolmason.chat.send_options import SendOptions
 from toolmason.errors import ApprovalDenied, ApprovalRequired, ConfigError
@@ -34,7 +36,7 @@ def load_waiting(saved: Mapping[str, Any] | Reply[Any]) -> Reply[Any]:
         ConfigError: the data is not a saved run, or the run is not waiting.
     """
     reply = saved if isinstance(saved, Reply) else Reply.load(saved)
-    if not reply.pending or not any(message.results for message in reply.messages):
+    if not (reply.pending or reply.external) or not any(message.results for message in reply.messages):
         raise ConfigError("This run is not waiting for approval. Send the next message instead.")
     return reply
 
@@ -42,6 +44,7 @@ def load_waiting(saved: Mapping[str, Any] | Reply[Any]) -> Reply[Any]:
 def make_resume_options(  # noqa: PLR0913 - one parameter for each option
     reply: Reply[Any],
     output: Any,
+    results: Iterable[ToolResult],
     *,
     tools: Any = None,
     add_tools: Any = None,
@@ -49,9 +52,17 @@ def make_resume_options(  # noqa: PLR0913 - one parameter for each option
     tool_choice: ToolChoice | str | None = None,
     limits: Limits | None = None,
 ) -> SendOptions:
-    """Return the options of a run that is resumed."""
+    """Return the options of a run that is resumed.
+
+    Raises:
+        ConfigError: a result is not of a call that the run waits for.
+    """
     attempts = 0 if reply.answer is None else reply.answer.attempts
-    return SendOptions(tools, add_tools, context, reply.conversation, tool_choice, limits, reply.run, output, attempts)
+    given = take_results(reply, results)
+    conversation, run = reply.conversation, reply.run
+    return SendOptions(
+        tools, add_tools, context, conversation, tool_choice, limits, run, output, attempts, results=given
+    )
 
 
 def verify_decisions(box: Toolbox, decisions: Iterable[Decision | Mapping[str, Any]]) -> dict[str, Decision]:
@@ -83,11 +94,13 @@ def verify_decisions(box: Toolbox, decisions: Iterable[Decision | Mapping[str, A
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResumedRun:
-    """Saved run, with the results of its last turn so far and the decisions by request ID."""
+    """Saved run, with the results of its last turn so far, the decisions by request ID, and new results."""
 
     reply: Reply[Any]
     results: Sequence[ToolResult]
     decisions: Mapping[str, Decision]
+    given: Sequence[ToolResult] = ()
+    """Results of calls that the application ran."""
 
     async def resume(self, run: Run, turn: ModelTurn) -> ModelTurn | None:
         """Run the calls that have a decision. Return the next turn, or None if the run still waits or is over.
@@ -112,9 +125,18 @@ class ResumedRun:
     async def _run_decided_calls(
         self, run: Run, message: Message, pending_requests: Mapping[str, ApprovalRequest]
     ) -> list[ToolResult]:
-        """Run the calls of the last turn that have a decision. The others keep waiting."""
+        """Run the calls of the last turn that have a decision, and take given results. The others keep waiting."""
         results: list[ToolResult] = []
+        external = {call.id: call.arguments for call in self.reply.external}
+        given = {result.call_id: result for result in self.given}
         for index, call in enumerate(message.calls):
+            if call.id in given:
+                work = partial(_return_result, given[call.id])
+                results.append(await run.turn_calls.run_call(run.turns, index, call, work))
+                continue
+            if call.id in external:
+                results.append(make_external_result(call, external[call.id]))
+                continue
             if (waiting := self.reply.waiting.get(call.id)) is not None:
                 results.append(await self._resume_chat(run, index, call, waiting))
                 continue
@@ -134,10 +156,13 @@ class ResumedRun:
     async def _resume_chat(self, run: Run, index: int, call: ToolCall, waiting: Reply[Any]) -> ToolResult:
         """Resume a chat that was called as a tool with the decisions on its calls. Without one, it keeps waiting."""
         decisions = [self.decisions[request.id] for request in waiting.pending if request.id in self.decisions]
-        if decisions:
-            run.plan.resumed[call.id] = waiting, decisions
+        given = select_inner(call, self.given)
+        if decisions or given:
+            run.plan.resumed[call.id] = ResumedChat(waiting, decisions, given)
             return await run.turn_calls.run_call(run.turns, index, call, partial(_resume_chat_call, run, call))
         run.plan.waiting[call.id] = waiting
+        if not waiting.pending:
+            return make_external_result(call)
         error = ApprovalRequired(call.name, waiting.pending[0])
         return ToolResult(call.id, call.name, error=error, attempts=0)
 
@@ -174,6 +199,10 @@ class ResumedRun:
                     await restore_call(get_state(run.plan.box), call, results_by_call[call.id])
         if state is not None and delegated is not None:
             state.parent = get_state(delegated.caller.box).run
+
+
+async def _return_result(result: ToolResult) -> ToolResult:
+    return result
 
 
 async def _resume_chat_call(run: Run, call: ToolCall) -> ToolResult:

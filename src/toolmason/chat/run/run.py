@@ -46,11 +46,12 @@ from toolmason.chat.reply import (
 )
 from toolmason.chat.run.compaction import Compactor
 from toolmason.chat.run.delegation import get_delegation
+from toolmason.chat.run.external import find_external_calls
 from toolmason.chat.run.model_calls import assign_call_ids, call_model
 from toolmason.chat.run.plan import RunPlan
 from toolmason.chat.run.tickets import get_tickets
 from toolmason.chat.run.turn_calls import TurnCalls
-from toolmason.errors import ApprovalRequired, ConfigError
+from toolmason.errors import ApprovalRequired, ConfigError, ExternalCall
 
 _log = logging.getLogger("toolmason")
 
@@ -68,6 +69,7 @@ class Run:
     calls: list[ToolCall] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     pending: tuple[ApprovalRequest, ...] = ()
+    external: tuple[ToolCall, ...] = ()
     finish: RunFinish = "stop"
     recorded: int = 0
     """Number of messages that the run has recorded, across all processes that executed it."""
@@ -146,7 +148,7 @@ class Run:
     def summarize(self) -> dict[str, Any]:
         """Return the facts to record at the end of the run."""
         reply = self.make_reply()
-        return {"text": reply.text, "turns": self.turns, "saved": reply.save() if self.pending else None}
+        return {"text": reply.text, "turns": self.turns, "saved": reply.save() if reply.finish == "pending" else None}
 
     # --- model turns ---------------------------------------------------------------------------------
 
@@ -266,7 +268,7 @@ class Run:
 
     async def finish_with(self, reply: ModelReply) -> None:
         """Record the final reply, as returned by the advisors. If its calls were run, it is already recorded."""
-        if reply is self.last_executed or self.pending:
+        if reply is self.last_executed or self.finish == "pending":
             return
         message = reply.message
         await self.record([message])
@@ -285,14 +287,14 @@ class Run:
         if answer is not None:
             results = answer.review(reply.message.calls, results)
         errors = [result.error for result in results if result.error is not None]
-        pending = self._find_pending(results) if errors else ()
-        await self.record([Message("tool", results=tuple(results))], persist=not pending)
+        is_waiting = bool(errors) and self._find_waiting(results)
+        await self.record([Message("tool", results=tuple(results))], persist=not is_waiting)
         self.results.extend(results)
         self.delegations += [found for result in results if result.meta and (found := get_delegation(result))]
         if self.plan.emit is not None:
             self.plan.emit(StepFinished(turn.number, reply, tuple(results)))
-        if pending:
-            self.pending, self.finish = pending, "pending"
+        if is_waiting:
+            self.finish = "pending"
         elif answer is not None and answer.attempts and (answer.is_over or not await self._may_answer_again(answer)):
             return None
         elif not errors and all(result.return_direct for result in results):
@@ -307,15 +309,21 @@ class Run:
             return await self.make_next_turn(turn)
         return None
 
-    def _find_pending(self, results: Sequence[ToolResult]) -> tuple[ApprovalRequest, ...]:
-        """Return what waits for approval, in these calls and in those of the chats that they called."""
+    def _find_waiting(self, results: Sequence[ToolResult]) -> bool:
+        """Find what waits, in these calls and in those of the chats that they called. Return False if nothing does."""
         pending: list[ApprovalRequest] = []
+        external: list[ToolCall] = []
         for result in results:
-            if not isinstance(result.error, ApprovalRequired):
+            if not isinstance(result.error, ApprovalRequired | ExternalCall):
                 continue
             reply = self.plan.waiting.get(result.call_id)
-            pending += [result.error.request] if reply is None else reply.pending
-        return tuple(pending)
+            external += find_external_calls(result, reply)
+            if reply is not None:
+                pending += reply.pending
+            elif isinstance(result.error, ApprovalRequired):
+                pending.append(result.error.request)
+        self.pending, self.external = tuple(pending), tuple(external)
+        return bool(pending or external)
 
     async def make_next_turn(self, turn: ModelTurn) -> ModelTurn:
         """Return the turn after this one. A forced tool choice applies only once."""
@@ -453,6 +461,7 @@ class Run:
             cost=spending.cost,
             delegations=tuple(self.delegations),
             waiting=self.plan.waiting,
+            external=self.external,
             compacted=self.compacted,
             tickets=() if self.plan.tickets is None else tuple([ticket.id for ticket in self.plan.tickets.get_open()]),
         )

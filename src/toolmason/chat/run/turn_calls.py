@@ -119,8 +119,8 @@ class TurnCalls:
             if TICKET in result.meta:
                 await restore_ticket(self.plan, call, result)
             if (delegation := get_delegation(result)) is not None:
-                counted, _ = self.plan.resumed.pop(call.id, (None, ()))
-                restore_delegation(self.plan, delegation, counted)
+                counted = self.plan.resumed.pop(call.id, None)
+                restore_delegation(self.plan, delegation, None if counted is None else counted.reply)
         return result
 
     def is_ticket_tool(self, name: str) -> bool:
@@ -156,7 +156,7 @@ class TurnCalls:
         reply = self.plan.answered.pop(call.id, None)
         if reply is None:
             return result
-        if reply.pending:
+        if reply.finish == "pending":
             self.plan.waiting[call.id] = reply
         return complete_result(call, result, reply)
 
