@@ -8,13 +8,21 @@ from toolmason.testing import ScriptedModel
 
 @tool(read_only=True)
 def find_hotels(city: str) -> list[str]:
-    """Find hotels in a city."""
+    """Find hotels in a city.
+
+    Args:
+        city: Name of the city, such as Prague.
+    """
     return [f"Hotel {city}, 120 euros"]
 
 
 @tool(destructive=True, approval=True)
 def book(hotel: str) -> str:
-    """Book a room."""
+    """Book a room.
+
+    Args:
+        hotel: Name of the hotel.
+    """
     return f"booked {hotel}"
 
 

@@ -209,6 +209,14 @@ DIFFERENCES = (
         "The model reads the name of the server with a refused approval and a reached limit.",
         "It must not take them for decisions of your application.",
     ),
+    Difference(
+        WIRE,
+        ANY,
+        ("origin",),
+        _has(origin="server:far"),
+        "`origin` is `server:NAME` instead of `own`.",
+        "Your application knows which results a server made.",
+    ),
 )
 
 

@@ -46,7 +46,7 @@ from toolmason.chat.run.resume import (
 from toolmason.chat.run.run import Run
 from toolmason.chat.run.spending import Price, Spending
 from toolmason.chat.run.ticket_store import TicketStore
-from toolmason.chat.search import Search, ToolSearch
+from toolmason.chat.search import Search, add_search
 from toolmason.chat.send_options import Decisions, PromptInput, ResumeKeywords, SendKeywords, SendOptions, to_messages
 from toolmason.chat.tools import RequestTools, check_deps, make_toolbox, refuse_unsupported_native
 from toolmason.errors import ConfigError
@@ -375,11 +375,8 @@ class Chat(Generic[OutputT]):
             context = call_context if context is None else context.merge(call_context)
         box = await request_tools.prepare(context)
         tool_search = None
-        if self._search is not None:
-            hidden = await request_tools.find_disabled(context) if request_tools.is_conditional else frozenset()
-            tool_search = ToolSearch.for_toolbox(box, self._search, hidden)
-        if tool_search is not None:
-            box = request_tools.join(Toolbox(tool_search.tool))
+        if self._search is not None and (tool_search := await add_search(self._search, request_tools, context)):
+            box = request_tools.box
         limits, delegated = self._get_limits(options), options.delegated
         conversation = options.conversation
         if conversation is not None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 from pydantic_core import from_json
 
 from toolmason._core.catalog.catalog import FIND_TOOLS
+from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import Declaration, Param
 from toolmason._core.define.tool import FunctionTool
 from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
@@ -22,6 +23,7 @@ from toolmason._core.values.messages import Message
 from toolmason._explain import explain_arguments
 from toolmason.build.check.provider_limits import estimate_tokens
 from toolmason.chat.loop import ModelTurn, NextStep
+from toolmason.chat.tools import RequestTools
 from toolmason.errors import ConfigError
 from toolmason.models.lexical.index import ToolIndex
 from toolmason.models.protocol import Model
@@ -173,3 +175,14 @@ def _make_search_tool(index: ToolIndex, limit: int, hidden_count: int) -> Functi
         overrides_builtin=True,
     )
     return FunctionTool(find_tools, Declaration("tool", options=options, output_schema=False))
+
+
+async def add_search(
+    search: Search, request_tools: RequestTools, context: ToolContext[Any] | None
+) -> ToolSearch | None:
+    """Add the tool that searches the tools of a request. Return its advisor, or None if all tools are offered."""
+    hidden = await request_tools.find_disabled(context) if request_tools.is_conditional else frozenset()
+    found = ToolSearch.for_toolbox(request_tools.box, search, hidden)
+    if found is not None:
+        request_tools.join(Toolbox(found.tool))
+    return found

@@ -86,13 +86,11 @@ class Run:
     compacted: tuple[int, int] = (0, 0)
     """Number of messages of the run, and of calls in them, that a summary replaced."""
     turn_calls: TurnCalls = field(init=False)
-    """State of the run in its toolbox."""
 
     def __post_init__(self) -> None:
         self.turn_calls = TurnCalls(self.plan)
         state = self.turn_calls.run_state
-        if state is not None:
-            state.name, state.owner = self.plan.run_id, self
+        state.name, state.owner = self.plan.run_id, self
 
     def start(self, started: float) -> None:
         """Set the start of the run, before it was prepared. Its time limit also applies to its calls."""
