@@ -43,6 +43,7 @@ planner = Chat(
 
 
 async def main() -> None:
+    """Ask for a room, and allow what needs approval."""
     reply = await planner.send("I need a room in Prague.")
     while reply.pending:
         for request in reply.pending:
