@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeAlias
 
@@ -31,8 +31,10 @@ from toolmason._core.toolbox.exchange import (
     StreamEvent,
     TextDelta,
     ToolChoice,
+    add_answer,
 )
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
+from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult
 from toolmason.errors import (
@@ -179,7 +181,7 @@ class AnswerRun:
         """Reader of the turn that is being written."""
         self._system: tuple[tuple[Message, ...], Message] | None = None
         """System messages of the last request in mode `json`, and the one that it was sent with."""
-        self._last: tuple[ModelRequest | None, Mapping[str, Any]] = (None, {})
+        self._last: tuple[ModelRequest, tuple[ToolDefinition, ...], ToolChoice | None, AnswerFormat] | None = None
         """The last request that was not like the one before, and the fields that were changed in it."""
 
     # --- requests ------------------------------------------------------------------------------------
@@ -187,30 +189,31 @@ class AnswerRun:
     def apply(self, request: ModelRequest) -> ModelRequest:
         """Return a request that asks for the answer."""
         self._progress = None
-        last, changes = self._last
+        last = self._last
         if (
             last is None
-            or last.tools is not request.tools
-            or last.tool_choice is not request.tool_choice
-            or last.options is not request.options
+            or last[0].tools is not request.tools
+            or last[0].tool_choice is not request.tool_choice
+            or last[0].options is not request.options
         ):
-            changes = self._make_changes(request)
-            self._last = (request, changes)
+            self._last = last = (request, *self._make_changes(request))
         messages = self._add_instructions(request.messages) if self._mode == "json" else request.messages
-        return request.with_messages(messages, **changes)
+        return add_answer(request, messages, last[1], last[2], last[3])
 
-    def _make_changes(self, request: ModelRequest) -> Mapping[str, Any]:
-        """Return the fields to change in a request, and in those after it with the same tools, choice and options."""
+    def _make_changes(
+        self, request: ModelRequest
+    ) -> tuple[tuple[ToolDefinition, ...], ToolChoice | None, AnswerFormat]:
+        """Return the tools, the choice and the format for a request, and for those after it that are like it."""
         answer = self.kind.choose_format(request)
         self._mode = answer.mode
         if answer.mode != "tool":
-            return {"answer": answer}
+            return request.tools, request.tool_choice, answer
         choice = request.tool_choice
         if choice is not None and choice.mode == "auto" and not choice.names:
             self._is_forced = False
         elif choice is None and self._is_forced:
             choice = _ANY_TOOL if request.tools or request.native else _ANSWER
-        return {"answer": answer, "tools": (*request.tools, self.kind.definition), "tool_choice": choice}
+        return (*request.tools, self.kind.definition), choice, answer
 
     def _add_instructions(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return the messages with the schema in one system message: some servers accept no second one."""
@@ -263,12 +266,11 @@ class AnswerRun:
 
         It counts only if the other calls of the turn succeeded: it was written without their results.
         """
-        for result in results:
-            if result.name == FINAL_ANSWER:
-                break
-        else:
+        if len(results) == 1 and results[0].name != FINAL_ANSWER:  # the usual step
             return results
         own = [index for index, result in enumerate(results) if result.name == FINAL_ANSWER]
+        if not own:
+            return results
         reviewed = [*results]
         accepted = next((index for index in own if results[index].ok), None)
         errors = [error for index in own if (error := results[index].error) is not None]

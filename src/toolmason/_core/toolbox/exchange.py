@@ -125,16 +125,38 @@ class ModelRequest:
         Unlike `dataclasses.replace`, it does not validate and convert the fields again.
         """
         copied = object.__new__(ModelRequest)
-        for name, get_field, set_field in _REQUEST_FIELDS:
-            set_field(copied, changes[name] if name in changes else get_field(self))
+        get_change = changes.get
+        # Spelled out instead of looping: every step of a run makes a copy or two.
         _set_messages(copied, tuple(messages))
+        _set_tools(copied, get_change("tools", self.tools))
+        _set_tool_choice(copied, get_change("tool_choice", self.tool_choice))
+        _set_options(copied, get_change("options", self.options))
+        _set_native(copied, get_change("native", self.native))
+        _set_answer(copied, get_change("answer", self.answer))
         return copied
 
 
-_REQUEST_FIELDS: Final = tuple(
-    (name, vars(ModelRequest)[name].__get__, vars(ModelRequest)[name].__set__) for name in ModelRequest.__slots__
+_set_messages, _set_tools, _set_tool_choice, _set_options, _set_native, _set_answer = (
+    vars(ModelRequest)[name].__set__ for name in ModelRequest.__slots__
 )
-_set_messages: Final = vars(ModelRequest)["messages"].__set__
+
+
+def add_answer(
+    request: ModelRequest,
+    messages: tuple[Message, ...],
+    tools: tuple[ToolDefinition, ...],
+    choice: ToolChoice | None,
+    answer: AnswerFormat,
+) -> ModelRequest:
+    """Return a request that asks for a typed answer. As `with_messages`, but without keywords: once in each step."""
+    copied = object.__new__(ModelRequest)
+    _set_messages(copied, messages)
+    _set_tools(copied, tools)
+    _set_tool_choice(copied, choice)
+    _set_options(copied, request.options)
+    _set_native(copied, request.native)
+    _set_answer(copied, answer)
+    return copied
 
 
 def _to_messages(given: Any) -> tuple[Message, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from toolmason._core.call.batch import Batch, get_max_parallel
+from toolmason._core.catalog.catalog import FINAL_ANSWER
 from toolmason._core.define.tool import Tool
 from toolmason._core.run.call_log import CALL_LOG
 from toolmason._core.toolbox.approvals import restore_call
@@ -136,7 +137,7 @@ class TurnCalls:
 
     async def call_tool(self, call: ToolCall) -> ToolResult:
         """Run a call of a tool that was offered."""
-        if (answer := self.plan.answer) is not None and answer.is_answer([call]):
+        if (answer := self.plan.answer) is not None and call.name == FINAL_ANSWER:
             return await answer.take(call)
         if self.plan.tickets is not None and call.name in self._offered_names and self.is_ticket_tool(call.name):
             return await get_tickets(self.plan).answer(call)
