@@ -230,6 +230,9 @@ class Usage:
         )
 
 
+NO_USAGE: Final = Usage()
+
+
 @dataclass(frozen=True, slots=True)
 class ModelReply:
     """Reply of a model."""
@@ -237,7 +240,7 @@ class ModelReply:
     message: Message
     """Message to append to the history unchanged."""
     finish: FinishReason = "stop"
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     raw: Any = field(default=None, repr=False)
     """Raw response of the provider."""
 
@@ -247,7 +250,7 @@ class ModelReply:
         message: Message,
         calls: Iterable[ToolCall] = (),  # for a message without calls; stored in the message only
         finish: FinishReason = "stop",
-        usage: Usage = Usage(),  # noqa: B008 - frozen, so one default serves all
+        usage: Usage = NO_USAGE,
         raw: Any = None,
     ) -> None:
         if not message.calls and (given := tuple(calls)):
