@@ -18,7 +18,7 @@ def fresh():
     LOG.clear()
 
 
-def make_value(ctx: ToolContext, user: Annotated[str, Inject("user")] = "nobody") -> str:
+def make_value(ctx: ToolContext, user: Annotated[str, Inject("user")] = "anonymous") -> str:
     return f"{ctx.tool_name} of {user}"
 
 
@@ -231,7 +231,7 @@ async def test_a_worker_process_opens_them_itself():
 
     result = await box.call("count_in_process", {"n": 1})
 
-    assert result.value[0] == "sync over count_in_process of nobody"
+    assert result.value[0] == "sync over count_in_process of anonymous"
     assert result.value[-1] == "open sync in False"
     assert LOG == []
 

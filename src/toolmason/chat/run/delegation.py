@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from typing_extensions import override
 
-from toolmason._core.call.approval import request_verdict
+from toolmason._core.call.approval import ApprovalRequest, ApprovalVerdict, Approver, Deny, request_verdict
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import Declaration
 from toolmason._core.define.tool import CompiledTool, FunctionTool, Tool, compile_tool, get_root
@@ -18,6 +19,7 @@ from toolmason._core.toolbox.exchange import Usage
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import dump_result, load_result
+from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import OWN, WEB, ToolCall, ToolResult, replace_result
 from toolmason.chat.durable.effects import OutcomeSerializer
 from toolmason.chat.reply import Delegation, Reply
@@ -119,12 +121,22 @@ class ChatTool(Tool):
             known |= {request.id for request in reply.pending}
             settings = get_state(box).policy.settings
             decisions = [
-                box.approvals.decide(request, await request_verdict(approver, request, settings))
+                box.approvals.decide(request, await _ask_in_time(approver, request, settings))
                 for request in reply.pending
             ]
             resumed = ResumedChat(reply, decisions)
             reply = await self._run("", context, replace(delegated, resumed=resumed, is_counted=True))
         return reply
+
+
+async def _ask_in_time(approver: Approver, request: ApprovalRequest, settings: EngineSettings) -> ApprovalVerdict:
+    """Ask an approver for a verdict. No answer in time counts as a denial."""
+    seconds = settings.max_timeout if settings.approval_seconds is None else settings.approval_seconds
+    try:
+        async with asyncio.timeout(seconds):
+            return await request_verdict(approver, request, settings)
+    except TimeoutError:
+        return Deny(f"the approver did not answer within {seconds:g} s")
 
 
 def _ask(prompt: str) -> str:

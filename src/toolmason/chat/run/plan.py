@@ -163,16 +163,17 @@ class DelegatedCall:
     @property
     def emit(self) -> Callable[[Event], None] | None:
         """Function that takes the events of the run of the chat, or None without a reader."""
-        emit, name, run_id = self.caller.emit, self.name, self.run_id
+        if (emit := self.caller.emit) is None:
+            return None
+        name, run_id = self.name, self.run_id
 
         def emit_delegated(event: Event) -> None:
-            assert emit is not None  # noqa: S101 - see below
             if isinstance(event, Delegated):
                 emit(replace(event, path=(name, *event.path)))
             else:
                 emit(Delegated((name,), run_id, event))
 
-        return None if emit is None else emit_delegated
+        return emit_delegated
 
     def check(self, chat: Any, price: Price | None) -> None:
         """Refuse a call that leads back to the same chat, or too deep.
@@ -182,13 +183,19 @@ class DelegatedCall:
         """
         path = self.path
         if len(path) > MAX_DELEGATION_DEPTH:
-            raise ToolError(f"{' / '.join(path)}: more than {MAX_DELEGATION_DEPTH} chats call each other. Do it here.")
+            raise ToolError(
+                f"{' / '.join(path)}: more than {MAX_DELEGATION_DEPTH} chats call each other. Answer without this tool."
+            )
         plan: RunPlan | None = self.caller
         while plan is not None:
             if plan.chat is chat:
-                raise ToolError(f"{' / '.join(path)}: this chat is already at work on it. Do it here.")
+                raise ToolError(
+                    f"{' / '.join(path)}: this chat is already running above this call. Answer without this tool."
+                )
             if price is None and plan.has_cost_limit:
-                raise ToolError(f"{self.name}: the run has a limit of cost, but this chat has no price. Do it here.")
+                raise ToolError(
+                    f"{self.name}: the run has a limit of cost, but this chat has no price. Answer without this tool."
+                )
             plan = None if plan.delegated is None else plan.delegated.caller
 
     def connect(self, box: RunToolbox) -> None:
