@@ -40,7 +40,7 @@ Bound: TypeAlias = tuple[dict[str, Any], tuple[Repair, ...]]
 """Values for a call, and the repairs that produced them."""
 
 
-def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable[[Arguments], Bound]:
+def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable[[Arguments], Bound]:  # noqa: C901 - one function: each layer costs a tenth of a call
     """Return a function that binds a tool's arguments and raises InvalidArguments with every problem.
 
     Everything that does not depend on the call is computed once here, because this is the hottest path.
@@ -52,30 +52,42 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
     key_texts = _quote_keys(inputs) if validate_strict is None else ()
     max_bytes = settings.argument_bytes
     max_search_bytes = settings.duplicate_key_bytes
+    is_usual = validate_strict is not None and not needs_bounds_check
+    max_usual_bytes = min(max_bytes, max_search_bytes) if is_usual else -1
 
     def bind(raw: Arguments, parsed: dict[str, Any] | None = None) -> Bound:
         if type(raw) is not str:
             return _bind_non_text(inputs, raw, tool, bind)
         size = len(raw)
-        if needs_bounds_check or size > max_bytes:
-            _check_bounds(inputs, raw, tool, settings)
         try:
-            if validate_strict is not None and size <= max_search_bytes:
-                values = validate_strict(raw)
+            if size <= max_usual_bytes:
+                values = validate_strict(raw)  # type: ignore[misc]  # not None, see `is_usual`
+                # Every key has a colon, so as many colons as keys means no duplicate and no unknown key.
+                if raw.count(":") == len(values):
+                    return values, ()
             else:
-                if has_decimals:
-                    _reject_numeric_strings(inputs, raw, tool)
-                values = (validate if size <= MAX_REPAIR_BYTES else inputs.large.validate_json)(raw, strict=True)
+                values = validate_bounded(raw, size)
         except ValueError as error:
             # Recover outside the handler and drop the traceback: chained exceptions create reference cycles.
             failure = error.with_traceback(None)
         else:
-            # Every key has a colon, so as many colons as keys means no duplicate and no unknown key.
             count = len(values)
             if raw.count(":") != count and size <= max_search_bytes and not _has_each_key_once(raw, count, key_texts):
                 _check_keys(inputs, raw, tool)
             return values, ()
         return _recover(inputs, raw, tool, failure, max_search_bytes, parsed)
+
+    def validate_bounded(raw: str, size: int) -> dict[str, Any]:
+        if needs_bounds_check or size > max_bytes:
+            _check_bounds(inputs, raw, tool, settings)
+        if validate_strict is not None and size <= max_search_bytes:
+            return validate_strict(raw)
+        if has_decimals:
+            _reject_numeric_strings(inputs, raw, tool)
+        values: dict[str, Any] = (validate if size <= MAX_REPAIR_BYTES else inputs.large.validate_json)(
+            raw, strict=True
+        )
+        return values
 
     return bind
 
