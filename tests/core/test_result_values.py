@@ -1,10 +1,13 @@
 """A `ToolResult` that an application or a hook makes itself."""
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
 
 from toolmason import Text, Toolbox, ToolResult, tool
+from toolmason._core.values.results import replace_result
 from toolmason.errors import ToolTimeout
 
 
@@ -59,3 +62,24 @@ async def test_a_hook_may_answer_with_a_value_alone():
     box.use(answer)
 
     assert (await box.call("work")).text == "42"
+
+
+async def test_a_call_by_name_has_one_id_in_every_copy_of_its_result():
+    @tool
+    async def double(n: int) -> int:
+        return 2 * n
+
+    result = await Toolbox(double).call("double", '{"n": 2}')
+
+    copies = [copy.copy(result), pickle.loads(pickle.dumps(result)), replace_result(result, text="5")]
+    assert {item.call_id for item in copies} == {result.call_id}
+
+
+async def test_an_integer_with_more_digits_than_python_writes_has_its_text():
+    @tool
+    async def grow() -> int:
+        return 10**5000
+
+    result = await Toolbox(grow).call("grow")
+
+    assert (result.ok, len(result.text)) == (True, 5001)

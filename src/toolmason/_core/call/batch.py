@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from time import monotonic
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from toolmason._core.call.deadlines import Deadline
 from toolmason._core.call.route import Route
 from toolmason._core.run import eager_task
 from toolmason._core.values.policy import Parallel, Sequential, Strategy, check_kinds
-from toolmason._core.values.results import Arguments, ToolCall, ToolResult
+from toolmason._core.values.results import Arguments, ToolCall, ToolResult, make_call_id
 from toolmason.errors import DefinitionError, ToolCallError, ToolCancelled, clip
 
 RunOne: TypeAlias = Callable[[ToolCall, Deadline | None], Coroutine[Any, Any, ToolResult]]
 """Runs one call of a batch, until the end of the batch."""
-
-CALL_NUMBERS: Final = itertools.count(1)
-"""Numbers for calls without an ID."""
 
 
 def to_call(call: ToolCall | tuple[str, Arguments]) -> ToolCall:
@@ -33,7 +29,7 @@ def to_call(call: ToolCall | tuple[str, Arguments]) -> ToolCall:
     given: Any = call
     if not (isinstance(given, tuple) and given and isinstance(given[0], str) and len(given) <= 2):  # noqa: PLR2004 - a pair
         raise DefinitionError(f"{clip(repr(call))} is not a call. Pass a ToolCall, or a name and arguments.")
-    return ToolCall(f"call_{next(CALL_NUMBERS)}", *call)
+    return ToolCall(make_call_id(), *call)
 
 
 def to_calls(calls: Iterable[ToolCall | tuple[str, Arguments]]) -> Iterator[ToolCall]:

@@ -95,7 +95,7 @@ class CurrentCall:
     slots: HeldSlots | None
     state: CallState | None
 
-    def __init__(self, route: Route, call_id: str, arguments: Arguments, options: CallOptions) -> None:
+    def __init__(self, route: Route, call_id: str | None, arguments: Arguments, options: CallOptions) -> None:
         self.started = perf_counter()
         self.route, self.call_id, self.options = route, call_id, options
         self.run = run = options.run
@@ -138,7 +138,8 @@ class CurrentCall:
             problem = error
         if run is not None and detects_repeats and is_new:
             key = get_call_key(route, self.arguments, self.bound)
-            repeated = find_repeated_result(run, key, route.name, self.call_id) if key in run.repeats else None
+            is_known = key in run.repeats
+            repeated = find_repeated_result(run, key, route.name, self.make_call().id) if is_known else None
             if repeated is not None:
                 return repeated
             if isinstance(problem, InvalidArguments):
@@ -155,7 +156,9 @@ class CurrentCall:
 
     def make_call(self) -> ToolCall:
         """Return the call, with the arguments as they were approved."""
-        return make_call(self.call_id, self.route.name, self.arguments)
+        call = make_call(self.call_id, self.route.name, self.arguments)
+        self.call_id = call.id
+        return call
 
     def edit(self, arguments: Mapping[str, Any]) -> None:
         """Replace the arguments.
@@ -249,7 +252,8 @@ class CurrentCall:
             self.attempts += fields["attempts"] - 1
         self.attempts += self.remote_attempts
         fields["attempts"] = self.attempts
-        fields["call_id"] = self.call_id
+        if self.call_id is not None:
+            fields["call_id"] = self.call_id
         fields["name"] = self.route.name
         fields["duration"] = perf_counter() - self.started
         if CALL_LOG.isEnabledFor(DEBUG):

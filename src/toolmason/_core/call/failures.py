@@ -31,7 +31,14 @@ from toolmason._core.run.execute import (
 from toolmason._core.values.call_state import CallState
 from toolmason._core.values.content import Text
 from toolmason._core.values.policy import EngineSettings, OnError
-from toolmason._core.values.results import Arguments, ResultFields, ToolResult, make_result, replace_result
+from toolmason._core.values.results import (
+    Arguments,
+    ResultFields,
+    ToolResult,
+    make_call_id,
+    make_result,
+    replace_result,
+)
 from toolmason._secrets import scrub
 from toolmason.errors import (
     Abort,
@@ -154,7 +161,7 @@ class Stop(Exception):
 class FailedCall:
     """Facts about a call that failed."""
 
-    call_id: str
+    call_id: str | None
     has_run: bool
     """True if the tool or middleware has started."""
     cancellation: Cancellation = NEVER_CANCELLED
@@ -171,6 +178,7 @@ class FailedCall:
 async def make_failure(route: Route, error: BaseException, failed: FailedCall) -> ToolResult:
     """Return the result for a failure, without the fields of its call. Re-raise what must propagate."""
     has_run = failed.has_run
+    call_id = make_call_id() if failed.call_id is None else failed.call_id
     if failed.state is not None:
         failed.state.cancelled = True
     if not has_run and isinstance(error, ToolCallError):
@@ -187,11 +195,12 @@ async def make_failure(route: Route, error: BaseException, failed: FailedCall) -
         if isinstance(call_error, ExecutionError):
             call_error.message = scrub(call_error.message, route.context, failed.context)
             call_error.args = (call_error.message,)
-        log_failure(call_error, failed.call_id, failed.arguments, route.context, failed.context)
+        log_failure(call_error, call_id, failed.arguments, route.context, failed.context)
     if callable(route.on_error):
         result = await _apply_error_function(route, call_error)
     else:
         result = make_error_result(call_error, route.on_error)
+    result.__dict__["call_id"] = call_id
     if not has_run:
         result.__dict__["attempts"] = 0
     return _truncate_failure(result, route)

@@ -10,15 +10,30 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 from toolmason._core.arguments.bind import Bound, LargeArguments, copy_values, normalize_arguments
 from toolmason._core.call.call_policy import PolicyChain, combine_timeouts, merge_context, merge_settings
 from toolmason._core.call.limits import RepeatedCall, RunState, make_call_key, make_max_calls_error
-from toolmason._core.call.route import Route, get_limits
+from toolmason._core.call.route import CallOptions, Route, get_limits
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
 from toolmason._core.run.call_log import CALL_LOG
-from toolmason._core.run.execute import NEVER_CANCELLED, Cancellation, await_with_timeout, call_user_function
+from toolmason._core.run.execute import (
+    NEVER_CANCELLED,
+    Cancellation,
+    DeadlinePassed,
+    await_with_timeout,
+    call_user_function,
+)
 from toolmason._core.values.content import Text
-from toolmason._core.values.policy import INHERIT
+from toolmason._core.values.policy import INHERIT, Retry
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, replace_result
-from toolmason.errors import ApprovalRequired, ExternalCall, LimitExceeded, ToolCallError, ToolCancelled
+from toolmason.errors import (
+    Abort,
+    ApprovalRequired,
+    ExternalCall,
+    LimitExceeded,
+    RemoteError,
+    ToolCallError,
+    ToolCancelled,
+    ToolError,
+)
 
 _REPEAT_NOTE: Final = (
     "This call was made before with the same arguments and gave this same result. Do not make it again."
@@ -127,6 +142,31 @@ def count_call(route: Route, *, is_in_run: bool) -> None:
         route.chain[0].state.get_rate_limiter(route.root, rate).count(route.name)
 
 
+# --- plain calls -------------------------------------------------------------------------------
+
+
+def get_plain_options(
+    route: Route, arguments: Arguments, options: CallOptions
+) -> tuple[RunState | None, Hashable, float | None, Bound | None] | None:
+    """Return the run of a call, its key in that run, its seconds and its values; None if it needs more steps."""
+    run = options.run
+    if options.deadline is not None or options.retry is not INHERIT or options.on_progress is not None:
+        return None
+    if run is not None and run.deadline is not None:
+        return None
+    key, bound = None, None
+    if run is not None and route.tool.options.repeats == "detect":
+        try:
+            bound = route.bind(arguments)
+        except BaseException:  # noqa: BLE001 - a validator may raise anything; the other steps bind again and report it
+            return None
+        key = make_call_key(route.name, arguments, bound[0] if route.has_ordered_values else None)
+        if key in run.repeats:
+            return None
+    seconds = route.timeout if options.timeout is INHERIT else route.timeouts.get_seconds(options.timeout)
+    return run, key, seconds, bound
+
+
 # --- arguments ---------------------------------------------------------------------------------
 
 
@@ -172,3 +212,18 @@ def copy_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         return cast("dict[str, Any]", copy_values(dict(arguments)))
     except Exception:  # noqa: BLE001 - an object that cannot be copied is shared
         return dict(arguments)
+
+
+# --- retries -----------------------------------------------------------------------------------
+
+
+def should_retry(error: Exception, retry: Retry) -> bool:
+    """Return True if another attempt may succeed."""
+    if isinstance(error, DeadlinePassed):
+        return any(issubclass(TimeoutError, kind) for kind in retry.on)
+    if isinstance(error, ToolError):
+        return error.retryable
+    # A server that cannot be reached has run nothing. A task that is still running is for the model to wait for.
+    if isinstance(error, RemoteError) and error.retryable and error.phase != "task":
+        return True
+    return isinstance(error, retry.on) and not isinstance(error, Abort)

@@ -7,27 +7,27 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import get_running_loop
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from logging import DEBUG
 from time import monotonic, perf_counter
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
-from toolmason._core.arguments.bind import Bound, LargeArguments
+from toolmason._core.arguments.bind import LargeArguments
 from toolmason._core.call.approval_gate import ApprovalGate
 from toolmason._core.call.call_policy import Middleware, NextCall
 from toolmason._core.call.current_call import CurrentCall
 from toolmason._core.call.deadlines import get_earlier
 from toolmason._core.call.failures import FailedCall, make_failure
-from toolmason._core.call.gates import copy_arguments, is_enabled, record_new_result
-from toolmason._core.call.limits import RunState, make_call_key
+from toolmason._core.call.gates import copy_arguments, get_plain_options, is_enabled, record_new_result, should_retry
+from toolmason._core.call.limits import RunState
 from toolmason._core.call.long_results import ResultStore, link_result, truncate_result
-from toolmason._core.call.render import NeedsThread, convert, refuse_to_render
+from toolmason._core.call.render import NeedsThread, convert, get_structured_shape, refuse_to_render
 from toolmason._core.call.route import CallOptions, CallRunner, Route, get_approval_steps, get_result_origin
 from toolmason._core.run import eager_task
-from toolmason._core.run.call_log import CALL_LOG, log_call
+from toolmason._core.run.call_log import CALL_LOG, CALL_LOG_LEVELS, log_call
 from toolmason._core.run.execute import (
     NEVER_CANCELLED,
     Attempt,
@@ -41,22 +41,27 @@ from toolmason._core.run.execute import (
     run_in_thread,
 )
 from toolmason._core.values.call_state import CallState
-from toolmason._core.values.policy import INHERIT, Inherit, Retry
-from toolmason._core.values.results import OWN, Arguments, ToolCall, ToolResult, make_call, replace_result
-from toolmason.errors import Abort, RemoteError, ToolCallError, ToolError, ToolTimeout, UnknownTool
+from toolmason._core.values.policy import INHERIT, Inherit
+from toolmason._core.values.results import (
+    OWN,
+    Arguments,
+    OpenResult,
+    ToolCall,
+    ToolResult,
+    make_call,
+    make_call_id,
+    replace_result,
+)
+from toolmason.errors import ToolCallError, ToolError, ToolTimeout, UnknownTool
 
 NO_OPTIONS: Final = CallOptions()
-Work: TypeAlias = Callable[[], Any]
-"""A tool with the values of one call."""
-StartedCall: TypeAlias = tuple[CallState | None, Work, Mapping[str, Any]]
-"""The state of a call, the work to run, and its complete values."""
 
 
 def compose_runners(route: Route) -> Route:
     """Set the runners of a route: with the steps that its tool needs, and with those of a run."""
     options = route.tool.options
     is_plain = route.is_direct and not route.semaphores and options.lock is None
-    is_plain = is_plain and options.rate is None and not route.opens_tickets
+    is_plain = is_plain and options.rate is None and not route.opens_tickets and not options.return_direct
     for in_run in (False, True):
         runner = _make_runner(route, in_run=in_run)
         is_counted = options.max_calls is not None and not in_run
@@ -77,7 +82,7 @@ def _add_origin(route: Route, runner: CallRunner) -> CallRunner:
     if origin == OWN:
         return runner
 
-    async def run_and_mark(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:
+    async def run_and_mark(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:
         result = await runner(call_id, arguments, options)
         if result.attempts:  # a refusal is the toolbox's own
             result.__dict__["origin"] = origin
@@ -93,7 +98,8 @@ def _add_condition(route: Route, runner: CallRunner) -> CallRunner:
     if route.tool.options.enabled is True:
         return runner
 
-    async def run_if_enabled(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:
+    async def run_if_enabled(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:
+        call_id = make_call_id() if call_id is None else call_id
         run, cancellation = options.run, _get_cancellation(options.run)
         deadline = get_earlier(options.deadline, None if run is None else run.deadline)
         seconds = route.timeouts.get_seconds(options.timeout)
@@ -120,7 +126,7 @@ def _add_tickets(route: Route, runner: CallRunner) -> CallRunner:
     def run(_: Route, call: ToolCall, options: CallOptions) -> Coroutine[Any, Any, ToolResult]:
         return runner(call.id, call.arguments, options)
 
-    async def run_or_open_ticket(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:
+    async def run_or_open_ticket(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:
         if options.run is None or options.run.open_ticket is None:
             return await runner(call_id, arguments, options)
         return await options.run.open_ticket(run, route, make_call(call_id, route.name, arguments), options)
@@ -132,104 +138,126 @@ def _add_tickets(route: Route, runner: CallRunner) -> CallRunner:
 
 
 def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # noqa: C901, PLR0915 - one function: each layer costs a tenth of the whole
-    """Return the runner of a tool without limits and approval: bind, run, render, and record in a run.
+    """Return the runner of a tool without limits and approval. `run_steps` takes the calls that need more steps."""
+    name, bind, write, shape = route.name, route.bind, route.write, get_structured_shape(route.tool)
+    default_timeout, in_thread, max_chars = route.timeout, route.runs_on == "thread", route.max_result_bytes // 4
+    function = cast("Any", None if in_thread else route.plain_function)
+    is_awaitable = in_thread or route.compiled.kind == "async"
 
-    `run_steps` takes the calls that need more: with a deadline or a retry, with progress, or repeated.
-    """
-    name, bind, render, root = route.name, route.bind, route.render, route.root
-    function, in_thread = cast("Any", route.plain_function), route.runs_on == "thread"
-    default_timeout, starts_first = route.timeout, route.plain_function is None or in_thread
-    max_chars, max_bytes = route.max_result_bytes // 4, route.max_result_bytes
-    grace, max_calls = route.settings.cancel_grace, route.tool.options.max_calls
-    is_async = route.compiled.kind == "async" and not in_thread
-
-    async def run_plain(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
+    async def run_plain(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
         run = key = bound = state = None
+        result: Any = None
+        repairs: Any = ()
         seconds = default_timeout
         if options is not NO_OPTIONS:
-            plain_options = _get_plain_options(route, arguments, options)
+            plain_options = get_plain_options(route, arguments, options)
             if plain_options is None:
                 return await run_steps(call_id, arguments, options)
             run, key, seconds, bound = plain_options
         started, has_run = perf_counter(), False
-        values: Mapping[str, Any]
-        repairs: Any = ()
         try:
             values, repairs = bind(arguments) if bound is None else bound
             if run is not None:
-                run.admit(name, max_calls, root)
+                run.admit(name, route.tool.options.max_calls, route.root)
             has_run = True
-            if starts_first:
-                state, work, values = _start_call(route, make_call(call_id, name, arguments), values, options, seconds)
-                value = work() if not in_thread else await _run_in_thread(route, work, seconds, _get_cancellation(run))
+            if function is None:
+                call_id, state, value, values = _start_call(route, call_id, arguments, values, options, seconds)
             else:
                 value = function(**values)
-            if is_async or (not in_thread and hasattr(value, "__await__")):
-                if seconds is None and run is None:
+            if is_awaitable or hasattr(value, "__await__"):
+                if in_thread or (seconds is None and run is None):
                     value = await value
                 else:
                     task, value, failure = eager_task.start(value, get_running_loop())
                     if task is not None:
-                        value = await await_task(task, seconds, name, grace, _get_cancellation(run))
+                        value = await await_task(
+                            task, seconds, name, route.settings.cancel_grace, _get_cancellation(run)
+                        )
                     elif failure is not None:
                         raise failure  # noqa: TRY301 - handled below with all other failures
-            try:
-                result = (render if type(arguments) is not LargeArguments else refuse_to_render)(value, values)
-            except NeedsThread:
-                remaining = None if seconds is None else max(0.0, seconds - (perf_counter() - started))
-                result = await _convert_in_thread(route, value, values, remaining, _get_cancellation(run))
-            if len(result.text) > max_chars:
-                result = truncate_result(result, max_bytes, _get_store(route, run))
+            text = write(value) if type(arguments) is not LargeArguments else None
+            if text is None or repairs or len(text) > max_chars:
+                result = await _render(route, value, values, arguments, _get_remaining(seconds, started), run)
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
             failed = FailedCall(call_id, has_run, _get_cancellation(run), None, None, arguments, options.context, state)
             result = await make_failure(route, error, failed)
-        fields = result.__dict__
-        if repairs:
-            fields["repairs"] = repairs
-        fields["call_id"] = call_id
-        fields["name"] = name
-        fields["duration"] = perf_counter() - started
-        if CALL_LOG.isEnabledFor(DEBUG):
+        if result is None:
+            result = OpenResult()
+            result.name = name
+            result.value = value
+            result.text = text
+            result.structured_from = shape
+            result.duration = perf_counter() - started
+            if call_id is not None:
+                result.call_id = call_id
+            result.__class__ = ToolResult
+        else:
+            _set_call_fields(result, call_id, name, repairs, perf_counter() - started)
+        if CALL_LOG_LEVELS.get(DEBUG, True) and CALL_LOG.isEnabledFor(DEBUG):
             log_call(result, arguments, has_content=route.trace.has_content)
         return result if run is None or key is None else record_new_result(run, key, result)
 
     return run_plain
 
 
+def _set_call_fields(result: ToolResult, call_id: str | None, name: str, repairs: Any, duration: float) -> None:
+    fields = result.__dict__
+    fields.update(name=name, duration=duration)
+    if call_id is not None:
+        fields["call_id"] = call_id
+    if repairs:
+        fields["repairs"] = repairs
+
+
 def _start_call(
-    route: Route, call: ToolCall, values: Mapping[str, Any], options: CallOptions, seconds: float | None
-) -> StartedCall:
-    """Complete the values of a call. If it needs more than the arguments, make its context."""
+    route: Route,
+    call_id: str | None,
+    arguments: Arguments,
+    values: Any,
+    options: CallOptions,
+    seconds: float | None,
+) -> tuple[str | None, CallState | None, Any, Any]:
+    """Start a tool in a thread, or with a context. Return the ID of the call, its state, the outcome and the values."""
     if (function := route.compiled.plain_function) is not None:
-        return None, partial(function, **values), values
-    if type(call.arguments) is not str and isinstance(call.arguments, Mapping):
-        call = make_call(call.id, call.name, copy_arguments(call.arguments))
-    state = CallState(call, 1, None if seconds is None else monotonic() + seconds, options.run)
-    call_context = route.context.merge(options.context).for_call(state)
-    complete_values = route.compiled.fill(dict(values), call_context)
-    return state, partial(route.compiled.call, complete_values, call_context), complete_values
+        state, work = None, partial(function, **values)
+    else:
+        if type(arguments) is not str and isinstance(arguments, Mapping):
+            arguments = copy_arguments(arguments)
+        call = make_call(call_id, route.name, arguments)
+        call_id = call.id
+        state = CallState(call, 1, None if seconds is None else monotonic() + seconds, options.run)
+        context = route.context if options.context is None else route.context.merge(options.context)
+        call_context = context.for_call(state)
+        values = route.compiled.fill(values, call_context)
+        if route.runs_on == "loop":
+            return call_id, state, route.compiled.call(values, call_context), values
+        work = partial(route.compiled.call, values, call_context)
+    return call_id, state, _run_in_thread(route, work, seconds, _get_cancellation(options.run)), values
 
 
-def _get_plain_options(
-    route: Route, arguments: Arguments, options: CallOptions
-) -> tuple[RunState | None, Hashable, float | None, Bound | None] | None:
-    """Return the run of a call, its key in that run, its seconds and its values; None if it needs more steps."""
-    run = options.run
-    if options.deadline is not None or options.retry is not INHERIT or options.on_progress is not None:
-        return None
-    if run is not None and run.deadline is not None:
-        return None
-    key, bound = None, None
-    if run is not None and route.tool.options.repeats == "detect":
-        try:
-            bound = route.bind(arguments)
-        except BaseException:  # noqa: BLE001 - a validator may raise anything; the other steps bind again and report it
-            return None
-        key = make_call_key(route.name, arguments, bound[0] if route.has_ordered_values else None)
-        if key in run.repeats:
-            return None
-    seconds = route.timeout if options.timeout is INHERIT else route.timeouts.get_seconds(options.timeout)
-    return run, key, seconds, bound
+async def _render(
+    route: Route,
+    value: Any,
+    values: Mapping[str, Any],
+    arguments: Arguments,
+    seconds: float | None,
+    run: RunState | None,
+) -> ToolResult:
+    """Return the result for a value that has no text yet, or a long one."""
+    is_large = type(arguments) is LargeArguments and route.compiled.renderer is None
+    try:
+        result = (refuse_to_render if is_large else route.render)(value, values)
+    except NeedsThread:
+        result = await _convert_in_thread(route, value, values, seconds, _get_cancellation(run))
+    if len(result.text) > route.max_result_bytes // 4:
+        return truncate_result(result, route.max_result_bytes, _get_store(route, run))
+    if result.full_text_digest is not None:
+        link_result(result, route.root, _get_store(route, run))
+    return result
+
+
+def _get_remaining(seconds: float | None, started: float) -> float | None:
+    return None if seconds is None else max(0.0, seconds - (perf_counter() - started))
 
 
 def _get_cancellation(run: RunState | None) -> Cancellation:
@@ -242,7 +270,9 @@ def _get_store(route: Route, run: RunState | None) -> ResultStore:
     return route.store if run is None or run.store is None else run.store
 
 
-async def _run_in_thread(route: Route, work: Work, seconds: float | None, cancellation: Cancellation) -> Any:
+async def _run_in_thread(
+    route: Route, work: Callable[[], Any], seconds: float | None, cancellation: Cancellation
+) -> Any:
     """Run a tool in a thread, and await on the loop what it returns."""
     loop = get_running_loop()
     ends = None if seconds is None else loop.time() + seconds
@@ -279,18 +309,19 @@ async def _convert_in_thread(
 
 def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901, PLR0915 - as above
     """Return a runner with every step that the tool needs."""
-    render, options_of_tool, listener = route.render, route.tool.options, route.compiled.on_arguments
+    options_of_tool, listener = route.tool.options, route.compiled.on_arguments
     approval_steps = get_approval_steps(route.tool, route.chain, in_run=in_run)
     is_counted = options_of_tool.max_calls is not None or options_of_tool.rate is not None
     has_slots = bool(route.semaphores) or options_of_tool.lock is not None
     detects_repeats = options_of_tool.repeats == "detect"
-    max_chars, grace = route.max_result_bytes // 4, route.settings.cancel_grace
-    render_large = refuse_to_render if route.compiled.renderer is None else render
+    max_chars = -1 if options_of_tool.return_direct else route.max_result_bytes // 4
+    grace, write, shape = route.settings.cancel_grace, route.write, get_structured_shape(route.tool)
     on_loop = cast("Any", route.plain_function if route.runs_on == "loop" else None)
     opens_tickets = route.opens_tickets
 
-    async def run_steps(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
+    async def run_steps(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
         current = CurrentCall(route, call_id, arguments, options)
+        result: Any
         try:
             repeated = current.enter(detects_repeats=detects_repeats, is_counted=is_counted)
             if repeated is not None:
@@ -317,15 +348,13 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901, PL
                         value = await await_task(task, current.get_remaining(), route.name, grace, current.cancellation)
                     elif failure is not None:
                         raise failure  # noqa: TRY301 - handled below with all other failures
-            try:
-                result = (render if type(arguments) is not LargeArguments else render_large)(value, values)
-            except NeedsThread:
-                remaining = current.get_remaining()
-                result = await _convert_in_thread(route, value, values, remaining, current.cancellation)
-            if len(result.text) > max_chars:
-                result = truncate_result(result, route.max_result_bytes, _get_store(route, options.run))
-            elif result.full_text_digest is not None:
-                link_result(result, route.root, _get_store(route, options.run))
+            text = write(value) if type(arguments) is not LargeArguments else None
+            if text is None or len(text) > max_chars:
+                result = await _render(route, value, values, arguments, current.get_remaining(), options.run)
+            else:
+                result = OpenResult()
+                result.__dict__ = {"value": value, "text": text, "structured_from": shape}
+                result.__class__ = ToolResult
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
             result = await current.fail(error)
         finally:
@@ -371,7 +400,7 @@ async def _run_attempts(current: CurrentCall, values: Mapping[str, Any]) -> tupl
                 )
             )
         except Exception as error:
-            if retry is None or state.attempt >= retry.attempts or not _should_retry(error, retry):
+            if retry is None or state.attempt >= retry.attempts or not should_retry(error, retry):
                 raise
             pause = retry.wait(state.attempt)
             if current.deadline is not None and monotonic() + pause >= current.deadline.at:
@@ -386,17 +415,6 @@ async def _run_attempts(current: CurrentCall, values: Mapping[str, Any]) -> tupl
             values, _ = route.bind(current.arguments)
         else:
             return value, complete_values
-
-
-def _should_retry(error: Exception, retry: Retry) -> bool:
-    if isinstance(error, DeadlinePassed):
-        return any(issubclass(TimeoutError, kind) for kind in retry.on)
-    if isinstance(error, ToolError):
-        return error.retryable
-    # A server that cannot be reached has run nothing. A task that is still running is for the model to wait for.
-    if isinstance(error, RemoteError) and error.retryable and error.phase != "task":
-        return True
-    return isinstance(error, retry.on) and not isinstance(error, Abort)
 
 
 # --- middleware --------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import islice
+from math import isfinite
 from typing import Any, Final, TypeAlias, cast, get_origin
 
 from pydantic_core import ValidationError, from_json, to_json
@@ -17,7 +18,7 @@ from toolmason._core.arguments.problems import find_non_finite
 from toolmason._core.define.decorators import MISSING
 from toolmason._core.define.invocation import expand, may_hold_content
 from toolmason._core.define.schema_nodes import TypeSchema, admits_number, admits_unbounded_depth, resolve_root
-from toolmason._core.define.tool import CompiledTool, Tool, compile_tool
+from toolmason._core.define.tool import Tool, compile_tool
 from toolmason._core.values.content import CONTENT_TYPES, Content, Text, describe_part
 from toolmason._core.values.foreign_values import to_builtins
 from toolmason._core.values.results import (
@@ -27,7 +28,6 @@ from toolmason._core.values.results import (
     ToolReturn,
     make_result,
     replace_result,
-    set_result_fields,
 )
 from toolmason.errors import ResultError, clip
 
@@ -42,8 +42,8 @@ _SCALAR_TYPES: Final = _NUMBER_TYPES | {str, type(None)}
 
 Renderer: TypeAlias = Callable[[Any, Mapping[str, Any]], ToolResult]
 """Converts a return value, given the call's values, to a result without the fields of its call. Raises ResultError."""
-
-_new: Final = object.__new__
+Writer: TypeAlias = Callable[[Any], str | None]
+"""Returns the text of a return value, or None if `convert` has to make the result."""
 
 MAX_ITEMS: Final = 100_000
 """Maximum number of items of a returned iterator."""
@@ -63,78 +63,102 @@ def _read_items(tool: str, value: Iterator[Any]) -> list[Any]:
     return items
 
 
-def make_renderer(tool: Tool, compiled: CompiledTool) -> Renderer:
-    """Return a function that renders a tool's return value. It raises NeedsThread if it would run code of the tool."""
-    render = _make_value_renderer(tool, compiled)
-    if not tool.options.return_direct:
-        return render
-
-    def render_direct(value: Any, values: Mapping[str, Any]) -> ToolResult:
-        result = render(value, values)
-        result.__dict__["return_direct"] = True
-        return result
-
-    return render_direct
-
-
-def _make_value_renderer(tool: Tool, compiled: CompiledTool) -> Renderer:  # noqa: C901 - one function: each layer costs a tenth of a call
-    """Return a function that renders a tool's return value, with fast paths for the common cases."""
-    if (tool_renderer := compiled.renderer) is not None:
-        return lambda value, values: tool_renderer(value)  # noqa: ARG005 - the values are only for text with ${...} placeholders
-    if tool.options.converter is not None:
+def make_renderer(tool: Tool) -> Renderer:
+    """Return a function that renders the other return values. It raises NeedsThread if it would run user code."""
+    render_remote = compile_tool(tool).renderer
+    if tool.options.converter is not None and render_remote is None:
         return refuse_to_render
-    name, output, returns = tool.name, compiled.output, compiled.returns
-    plain_text = returns in (str, MISSING, Any) and not tool.options.substitute_result
-    text_shape: StructuredFrom = (
-        "wrapped text" if tool.definition.output_schema is not None and returns is str else None
-    )
-    shape = _get_structured_shape(tool)
-    kind = own_class = check = serialize = cast("Any", None)
-    is_untyped = output is None and returns in (MISSING, Any)
-    may_hold_nan = is_untyped
-    if output is not None and not output.writes_nan:
-        kind, may_hold_nan = _get_builtin_type(returns), admits_number(output.schema)
-        check, serialize = output.validator.validate_python, _make_serializer(output)
-        own_class = returns if kind is None and isinstance(returns, type) else None
-    is_scalar = kind in (int, bool, float)
 
     def render(value: Any, values: Mapping[str, Any]) -> ToolResult:
-        structured_from, actual = shape, type(value)
-        text: str | None = None
-        if actual is str:
-            if plain_text and value and value.isascii():
-                text, structured_from = value, text_shape
+        if render_remote is not None:
+            result = render_remote(value)
+        elif isinstance(value.value if type(value) is ToolReturn else value, Iterator | Future):
+            raise NeedsThread
         else:
-            try:
-                if actual is kind and (is_scalar or len(value) <= _SMALL_SIZE):
-                    check(value, strict=True)
-                    text = serialize(value).decode()
-                elif actual is own_class:
-                    text = serialize(value, warnings="error").decode()
-                elif is_untyped and _is_flat(value, actual):
-                    text = to_json(value, inf_nan_mode="constants").decode()
-            except Exception:  # noqa: BLE001 - the full path finds and reports the problem
-                text = None
-            if may_hold_nan and text is not None and ("null" in text or "NaN" in text or "Infinity" in text):
-                text = None
-        if text is None:
-            if isinstance(value.value if actual is ToolReturn else value, Iterator | Future):
-                raise NeedsThread
-            return convert(tool, value, values)
-        # As `make_result`, without its frame. With the keys that the pipeline sets, because growing copies a dict.
-        result = _new(ToolResult)
-        fields: ResultFields = {
-            "call_id": "",
-            "name": name,
-            "value": value,
-            "text": text,
-            "structured_from": structured_from,
-            "duration": 0.0,
-        }
-        set_result_fields(result, fields)
+            result = convert(tool, value, values)
+        if tool.options.return_direct:
+            result.__dict__["return_direct"] = True
         return result
 
     return render
+
+
+def make_writer(tool: Tool) -> Writer:
+    """Return a function that writes the usual return values of a tool: one for each type, without its branches."""
+    compiled, options = compile_tool(tool), tool.options
+    output, returns = compiled.output, compiled.returns
+    if compiled.renderer is not None or options.converter is not None:
+        return _write_nothing
+    if returns is str:
+        return _write_nothing if options.substitute_result else _write_text
+    if returns in (MISSING, Any):
+        return _make_untyped_writer(writes_text=not options.substitute_result)
+    if output is None or output.writes_nan:
+        return _write_nothing
+    if returns is int:
+        return _write_integer
+    serialize = _make_serializer(output)
+    if returns is float:
+        return lambda value: serialize(value).decode() if type(value) is float and isfinite(value) else None
+    return _make_typed_writer(returns, output, serialize)
+
+
+def _write_nothing(value: Any) -> None:
+    """Leave every value to `convert`."""
+
+
+def _write_text(value: Any) -> str | None:
+    return value if type(value) is str and value and value.isascii() else None
+
+
+def _write_integer(value: Any) -> str | None:
+    try:
+        return repr(value) if type(value) is int else None
+    except ValueError:
+        return None  # it has more than 4,300 digits
+
+
+def _make_untyped_writer(*, writes_text: bool) -> Writer:
+    def write(value: Any) -> str | None:
+        actual = type(value)
+        if actual is str:
+            return value if writes_text and value and value.isascii() else None
+        if not _is_flat(value, actual):
+            return None
+        try:
+            text = to_json(value, inf_nan_mode="constants").decode()
+        except Exception:  # noqa: BLE001 - the full path finds and reports the problem
+            return None
+        return None if "NaN" in text or "Infinity" in text else text
+
+    return write
+
+
+def _make_typed_writer(returns: Any, output: TypeSchema, serialize: Callable[..., bytes]) -> Writer:
+    kind, may_hold_nan, check = (
+        _get_builtin_type(returns),
+        admits_number(output.schema),
+        output.validator.validate_python,
+    )
+    own_class = returns if kind is None and isinstance(returns, type) else None
+
+    def write(value: Any) -> str | None:
+        actual = type(value)
+        try:
+            if actual is kind and (kind is bool or len(value) <= _SMALL_SIZE):
+                check(value, strict=True)
+                text = serialize(value).decode()
+            elif actual is own_class:
+                text = serialize(value, warnings="error").decode()
+            else:
+                return None
+        except Exception:  # noqa: BLE001 - the full path finds and reports the problem
+            return None
+        if may_hold_nan and ("null" in text or "NaN" in text or "Infinity" in text):
+            return None
+        return text
+
+    return write
 
 
 def refuse_to_render(value: Any, values: Mapping[str, Any]) -> ToolResult:  # noqa: ARG001 - same signature for every renderer
@@ -147,7 +171,7 @@ def _get_builtin_type(hint: Any) -> type | None:
     kind: Any = get_origin(hint) or hint
     if is_typeddict(kind):
         return dict
-    if kind in (int, bool, float, dict):
+    if kind in (bool, dict):
         return cast("type", kind)
     return list if kind is list and not may_hold_content(hint) else None
 
@@ -166,10 +190,14 @@ def _make_serializer(output: TypeSchema) -> Callable[..., bytes]:
     return partial(serialize, by_alias=True) if has_aliases else serialize
 
 
-def _get_structured_shape(tool: Tool) -> StructuredFrom:
+def get_structured_shape(tool: Tool) -> StructuredFrom:
+    """Return how the structured data of a tool's results derives from their text."""
+    compiled = compile_tool(tool)
     if tool.definition.output_schema is None:
         return None
-    output = compile_tool(tool).output
+    if compiled.returns is str:
+        return "wrapped text"
+    output = compiled.output
     return "json" if output is None or resolve_root(output.schema).get("type") == "object" else "wrapped json"
 
 
@@ -193,9 +221,7 @@ def convert(tool: Tool, value: Any, values: Mapping[str, Any]) -> ToolResult:
     if _is_content(value):
         return _render_parts(tool, value, value)
     serialized = to_text(tool, value)
-    is_wrapped_text = returns is str and tool.definition.output_schema
-    shape: StructuredFrom = "wrapped text" if is_wrapped_text else _get_structured_shape(tool)
-    return make_result({"value": value, "text": serialized, "structured_from": shape})
+    return make_result({"value": value, "text": serialized, "structured_from": get_structured_shape(tool)})
 
 
 def _apply_converter(tool: Tool, value: Any) -> Any:

@@ -21,7 +21,7 @@ from toolmason._core.call.call_policy import (
 from toolmason._core.call.deadlines import Deadline, TimeoutRule
 from toolmason._core.call.limits import RunState
 from toolmason._core.call.long_results import ResultStore
-from toolmason._core.call.render import Renderer, make_renderer
+from toolmason._core.call.render import Renderer, Writer, make_renderer, make_writer
 from toolmason._core.define.context import ContextLike, ToolContext, get_trace_options, make_context
 from toolmason._core.define.tool import CompiledTool, RenamedTool, Tool, compile_tool, get_root
 from toolmason._core.run.dependencies import add_dependencies, has_dependencies
@@ -82,8 +82,8 @@ class CallOptions:
         return CallOptions(self.context, self.timeout, self.retry, deadline, self.on_progress, self.run)
 
 
-CallRunner: TypeAlias = Callable[[str, Arguments, CallOptions], Coroutine[Any, Any, ToolResult]]
-"""Runs a call, given its ID, arguments and options."""
+CallRunner: TypeAlias = Callable[[str | None, Arguments, CallOptions], Coroutine[Any, Any, ToolResult]]
+"""Runs a call, given its ID, arguments and options. Without an ID, the call gets one when it is needed."""
 
 
 class HookLists(tuple[list[Middleware], ...]):
@@ -116,8 +116,10 @@ class Route:
     runs_on: RunsOn
     bind: Callable[[Arguments], Bound]
     """Converts raw arguments to values."""
+    write: Writer
+    """Returns the text of the usual return values, or None."""
     render: Renderer
-    """Converts a return value to a result."""
+    """Converts any other return value to a result."""
     max_result_bytes: int
     store: ResultStore
     """Store of long results, outside of a run."""
@@ -176,7 +178,8 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         rethrow=tuple(kind for policy in chain for kind in policy.rethrow),
         runs_on=runs_on,
         bind=make_binder(compiled.inputs, tool.name, settings),
-        render=make_renderer(tool, compiled),
+        write=make_writer(tool),
+        render=make_renderer(tool),
         max_result_bytes=choose_result_bytes(options.max_result_bytes, chain),
         store=store,
         semaphores=_get_semaphores(tool, chain),

@@ -17,6 +17,8 @@ from toolmason.errors import ToolCallError, ToolCancelled
 
 CALL_LOG: Final = logging.getLogger("toolmason.calls")
 """Logger of calls and their failures."""
+CALL_LOG_LEVELS: Final[dict[int, bool]] = vars(CALL_LOG).get("_cache", {})
+"""Answers of `CALL_LOG.isEnabledFor` that logging keeps until a level changes; asking takes a twentieth of a call."""
 MAX_CONTENT_CHARS: Final = 500
 """Maximum length of logged arguments, and of a logged result."""
 

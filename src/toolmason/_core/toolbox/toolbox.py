@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
 from toolmason._core.call.approval import ApprovalRule, Approver
-from toolmason._core.call.batch import CALL_NUMBERS, Batch, get_max_parallel, to_call, to_calls
+from toolmason._core.call.batch import Batch, get_max_parallel, to_call, to_calls
 from toolmason._core.call.call_policy import Middleware
 from toolmason._core.call.pipeline import NO_OPTIONS
 from toolmason._core.call.route import CallOptions, Route
@@ -248,8 +248,9 @@ class Toolbox:
         reports.
         """
         # Not `async def`: returning the runner's coroutine saves a layer for each call.
-        if isinstance(call, str):
-            name, call_id = call, f"call_{next(CALL_NUMBERS)}"
+        call_id = None
+        if type(call) is str or isinstance(call, str):
+            name = call
         else:
             given_call = to_call(call)
             name, call_id, arguments = given_call.name, given_call.id, given_call.arguments

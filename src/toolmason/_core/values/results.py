@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeAlias, TypeVar, cast, overload
@@ -75,14 +76,12 @@ class lazy(Generic[_T]):  # noqa: N801 - used as a decorator, like `property`
     def __get__(self, owner: Any, kind: type) -> Any:
         if owner is None:
             return self
-        value = owner.__dict__[self.name] = self.make(owner)
-        return value
+        return owner.__dict__.setdefault(self.name, self.make(owner))  # the same value for every thread
 
 
 class ToolResult:
     """The outcome of one call. Frozen; `text`, `content` and `structured` are computed on first access."""
 
-    call_id: str
     name: str
     value: Any = None
     """The tool's return value, unchanged."""
@@ -130,6 +129,11 @@ class ToolResult:
             fields["origin"] = origin
         _set_attribute(self, "__dict__", fields)
 
+    @lazy
+    def call_id(self) -> str:
+        """The ID of the call. A call by name gets one on first access."""
+        return make_call_id()
+
     @property
     def ok(self) -> bool:
         """True if the tool ran and its result is usable."""
@@ -167,6 +171,9 @@ class ToolResult:
             raise self.error
         return self.value
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"call_id": self.call_id}
+
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise FrozenInstanceError(f"cannot assign to field {name!r}: a ToolResult is frozen")
 
@@ -187,13 +194,25 @@ class ToolResult:
         return f"ToolResult(call_id={self.call_id!r}, name={self.name!r}, ok={self.ok}, {outcome})"
 
 
+class OpenResult:
+    """A result before its class is set: setting the fields of a frozen class takes twice as long."""
+
+
+_call_numbers: Final = itertools.count(1)
+
+
+def make_call_id() -> str:
+    """Return an ID for a call that has none."""
+    return f"call_{next(_call_numbers)}"
+
+
 _set_id, _set_name, _set_arguments = (vars(ToolCall)[name].__set__ for name in ToolCall.__slots__)
 
 
-def make_call(call_id: str, name: str, arguments: Arguments) -> ToolCall:
+def make_call(call_id: str | None, name: str, arguments: Arguments) -> ToolCall:
     """Create a `ToolCall` at half the cost of the frozen dataclass constructor, which guards each field."""
     call = _new(ToolCall)
-    _set_id(call, call_id)
+    _set_id(call, f"call_{next(_call_numbers)}" if call_id is None else call_id)
     _set_name(call, name)
     _set_arguments(call, arguments)
     return call
@@ -219,18 +238,17 @@ class ResultFields(TypedDict, total=False):
     origin: str
 
 
-set_result_fields: Callable[[ToolResult, ResultFields], None] = vars(ToolResult)["__dict__"].__set__
-"""Set the fields of a new result."""
+_set_fields: Callable[[ToolResult, ResultFields], None] = vars(ToolResult)["__dict__"].__set__
 
 
 def make_result(fields: ResultFields) -> ToolResult:
     """Return a result with these fields, without a copy. The pipeline adds the call's id, name and duration."""
     result = _new(ToolResult)
-    set_result_fields(result, fields)
+    _set_fields(result, fields)
     return result
 
 
 def replace_result(result: ToolResult, **changes: Unpack[ResultFields]) -> ToolResult:
     """Return a copy of a result with other fields."""
-    fields = cast("ResultFields", {**vars(result), **changes})
+    fields = cast("ResultFields", {**vars(result), "call_id": result.call_id, **changes})
     return make_result(fields)
