@@ -26,11 +26,15 @@ KEPT_BYTES: Final = 64 * 1024
 
 def has_large_number(text: bytes) -> bool:
     """Return True if JSON text may have a number that is too large for a float, and so becomes infinite."""
-    shapes = text.translate(_NUMBER_SHAPES)  # 20 times as fast as a regular expression
-    if b"0e000" in shapes or b"0e+000" in shapes:
+    shapes = text.translate(_NUMBER_SHAPES, b"+")  # 20 times as fast as a regular expression
+    if b"0e000" in shapes:
         return True
     # UTF-8 has no byte 255.
-    return _LARGE_DIGITS in shapes and _LARGE_FLOAT.search(shapes.replace(_LARGE_DIGITS, b"\xff")) is not None
+    return (
+        len(shapes) > len(_LARGE_DIGITS)
+        and _LARGE_DIGITS in shapes
+        and _LARGE_FLOAT.search(shapes.replace(_LARGE_DIGITS, b"\xff")) is not None
+    )
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import marshal
+import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, Final, TypeAlias
@@ -24,7 +25,6 @@ from toolmason._core.arguments.problems import (
 )
 from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer
 from toolmason._core.define.inputs import Inputs
-from toolmason._core.define.schema_nodes import iter_subschemas
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments, Repair
 from toolmason._wire import DuplicateKey, has_large_number, load_json, pause_garbage_collection
@@ -32,6 +32,9 @@ from toolmason.errors import CUT_OFF, ArgumentProblem, InvalidArguments, clip
 
 _log = logging.getLogger("toolmason")
 _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'[]{}:"'))
+_SPACE_BEFORE_COLON: Final = re.compile(r"[\n\t\r]:")
+_MAX_SEARCHED_KEYS: Final = 64
+"""Maximum number of keys for which a search is cheaper than parsing once more."""
 ABSENT: Final = object()
 """Marks an argument to drop."""
 
@@ -48,8 +51,6 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
     validate, validate_strict = inputs.validate_json, inputs.validate_strict
     needs_bounds_check = inputs.unbounded_depth or inputs.may_hold_nan or inputs.has_fixed_numbers
     has_decimals = inputs.has_decimals
-    # A strict validator drops unknown keys, which `_check_keys` logs.
-    key_texts = _quote_keys(inputs) if validate_strict is None else ()
     max_bytes = settings.argument_bytes
     max_search_bytes = settings.duplicate_key_bytes
     is_usual = validate_strict is not None and not needs_bounds_check
@@ -72,7 +73,7 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
             failure = error.with_traceback(None)
         else:
             count = len(values)
-            if raw.count(":") != count and size <= max_search_bytes and not _has_each_key_once(raw, count, key_texts):
+            if raw.count(":") != count and size <= max_search_bytes and not _has_each_key_once(raw, count):
                 _check_keys(inputs, raw, tool)
             return values, ()
         return _recover(inputs, raw, tool, failure, max_search_bytes, parsed)
@@ -284,22 +285,16 @@ def extract_structure(text: bytes) -> bytes:
     return b"".join(found.split(b'"')[::2]) if b'"' in found else found
 
 
-def _has_each_key_once(raw: str, count: int, key_texts: tuple[str, ...]) -> bool:
-    """Return True if no key appears twice, as far as a search in the text can tell."""
-    if "\\" in raw:
+def _has_each_key_once(raw: str, count: int) -> bool:
+    """Return True if no key appears twice, as far as a search in the text can tell; `count` is that of the values."""
+    keys = raw.count('":')
+    if keys > _MAX_SEARCHED_KEYS or "\\" in raw or " :" in raw:
         return False
-    if raw.count('":') == count:  # the other colons are in strings, such as URLs
-        return not (" :" in raw or "\n:" in raw or "\t:" in raw or "\r:" in raw)
-    return bool(key_texts) and all(raw.count(text) < 2 for text in key_texts)  # noqa: PLR2004 - at most once
-
-
-def _quote_keys(inputs: Inputs) -> tuple[str, ...]:
-    """Return every key of the arguments in quotes, at any depth; nothing if a map may have any key."""
-    nodes = [node for node in iter_subschemas(inputs.schema) if node.get("type") == "object"]
-    has_maps = any("properties" not in node or node.get("additionalProperties") for node in nodes)
-    if has_maps or inputs.unbounded_depth or not inputs.has_known_keys:
-        return ()
-    return tuple(dict.fromkeys(f'"{key}"' for node in nodes for key in node["properties"]))
+    if ("\n" in raw or "\t" in raw or "\r" in raw) and _SPACE_BEFORE_COLON.search(raw):
+        return False
+    if keys == count:  # the other colons are in strings, such as URLs
+        return True
+    return len({part.rpartition('"')[2] for part in raw.split('":')[:-1]}) == keys
 
 
 def _check_keys(inputs: Inputs, raw: str, tool: str) -> None:

@@ -57,8 +57,6 @@ class Inputs:
     """Strict validator that drops unknown keys. None if unknown keys must be reported."""
     has_decimals: bool = False
     """True if a parameter is a decimal, which pydantic also parses from a string."""
-    has_known_keys: bool = False
-    """True if the schema names every key that reaches the tool, except those of maps."""
     validator: SchemaValidator | None = None
     """The validator behind `validate_json` and `validate_python`, if both are pydantic's."""
     finish: Callable[[Any], Any] | None = None
@@ -134,7 +132,6 @@ def compile_inputs(fn: Any, signature: Signature, *, extra: Extra, strict_types:
         enum_names=compiled.enum_names,
         has_decimals=compiled.has_decimals,
         validate_strict=compiled.validate_strict if extra == "ignore" and not accepts_extra else None,
-        has_known_keys=not accepts_extra,
         validator=compiled.validator,
         finish=finish,
     )
