@@ -23,7 +23,7 @@ from toolmason._core.arguments.problems import (
     make_problems,
     reject,
 )
-from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer
+from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer, may_be_repaired
 from toolmason._core.define.inputs import Inputs
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments, Repair
@@ -73,7 +73,7 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
             failure = error.with_traceback(None)
         else:
             count = len(values)
-            if raw.count(":") != count and size <= max_search_bytes and not _has_each_key_once(raw, count):
+            if raw.count(":") != count and size <= max_search_bytes and not _has_each_key_once(raw, count, inputs):
                 _check_keys(inputs, raw, tool)
             return values, ()
         return _recover(inputs, raw, tool, failure, max_search_bytes, parsed)
@@ -285,7 +285,7 @@ def extract_structure(text: bytes) -> bytes:
     return b"".join(found.split(b'"')[::2]) if b'"' in found else found
 
 
-def _has_each_key_once(raw: str, count: int) -> bool:
+def _has_each_key_once(raw: str, count: int, inputs: Inputs) -> bool:
     """Return True if no key appears twice, as far as a search in the text can tell; `count` is that of the values."""
     keys = raw.count('":')
     if keys > _MAX_SEARCHED_KEYS or "\\" in raw or " :" in raw:
@@ -294,6 +294,8 @@ def _has_each_key_once(raw: str, count: int) -> bool:
         return False
     if keys == count:  # the other colons are in strings, such as URLs
         return True
+    if inputs.validate_strict is not None:  # it drops unknown keys, which `_check_keys` logs
+        return False
     return len({part.rpartition('"')[2] for part in raw.split('":')[:-1]}) == keys
 
 
@@ -358,7 +360,9 @@ def _recover(
     if len(raw) > MAX_REPAIR_BYTES or (isinstance(error, ValidationError) and error.error_count() > MAX_PROBLEMS):
         raise InvalidArguments(_sample_problems(inputs, data, error), tool=tool)
     details = get_details(error)
-    fixed, repairs = _repair_arguments(inputs, data, details, tool)
+    fixed, repairs = data, list[Repair]()
+    if details is None or any(map(may_be_repaired, details)) or not data.keys() <= inputs.schema["properties"].keys():
+        fixed, repairs = _repair_arguments(inputs, data, details, tool)
     if fixed is not data:
         try:
             return inputs.validate_json(to_json(fixed), strict=True), tuple(repairs)

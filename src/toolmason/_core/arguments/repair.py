@@ -34,6 +34,14 @@ UNCHANGED: Final = object()
 """Returned by a conversion that does not apply."""
 
 
+def may_be_repaired(item: Mapping[str, Any]) -> bool:
+    """Return False if no rule applies to a problem, given pydantic's details of it; most of them need no search."""
+    kind, value = item["type"], item["input"]
+    if kind in ("int_type", "float_type") and type(value) is str:
+        return any(map(str.isdecimal, value))
+    return kind != "missing" and not (kind == "string_type" and type(value) in (int, float, bool))
+
+
 class ArgumentRepairer:
     """Repairs the arguments of one call and records each repair."""
 
