@@ -37,7 +37,7 @@ def has_large_number(text: bytes) -> bool:
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class OversizedLine:
     """Start and end of a line that is too long."""
 

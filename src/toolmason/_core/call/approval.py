@@ -27,6 +27,7 @@ from toolmason._core.run.execute import call_user_function
 from toolmason._core.values.definition import ToolOptions, canonicalize
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.remembered_decisions import DecisionStore, MemoryDecisions, Remember, RememberedDecision
+from toolmason._value import Value
 from toolmason.errors import ApprovalDenied, ConfigError, clip
 
 _log = logging.getLogger("toolmason")
@@ -43,24 +44,24 @@ MAX_USED_DECISIONS: Final = 100_000
 ApprovalRule: TypeAlias = Literal["destructive", "writes", "all"] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Allow:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Allow(Value):
     """Allow the call to run unchanged. With `remember`, later calls are allowed as well."""
 
     remember: Remember | None = None
     """Later calls that need no decision: all of this tool, those with equal arguments, those in this conversation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deny:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Deny(Value):
     """Deny the call. The model sees the reason. With `remember`, later calls are denied as well."""
 
     reason: str = ""
     remember: Remember | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Edit(Value):
     """Allow the call with other arguments, which are validated and checked again."""
 
     arguments: Mapping[str, Any]
@@ -70,8 +71,8 @@ ApprovalVerdict: TypeAlias = Allow | Deny | Edit
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRequest:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ApprovalRequest(Value):
     """Call that is waiting for a decision. Converts to and from plain JSON, so that it can wait for days."""
 
     __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
@@ -121,8 +122,8 @@ class ApprovalRequest:
         return _parse(cls, data, "request")
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Decision(Value):
     """Signed verdict on one request. Converts to and from plain JSON."""
 
     __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}

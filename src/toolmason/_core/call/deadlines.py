@@ -15,7 +15,7 @@ CLOCK_SLACK: Final = 0.005
 _DEFAULT_SETTINGS: Final = EngineSettings()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Deadline:
     """Moment at which a batch or a run ends."""
 
@@ -48,7 +48,7 @@ def get_earlier(first: Deadline | None, second: Deadline | None) -> Deadline | N
     return second if second.at < first.at else first
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TimeoutRule:
     """Time-out of each attempt of a tool's calls.
 

@@ -157,7 +157,7 @@ class Stop(Exception):
         self.error = error
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class FailedCall:
     """Facts about a call that failed."""
 

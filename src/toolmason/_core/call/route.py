@@ -220,7 +220,7 @@ def _get_semaphores(tool: Tool, chain: PolicyChain) -> tuple[Semaphore, ...]:
     return (*of_tool, *of_boxes)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ApprovalStep:
     """A rule that requires approval, and the approver that answers it; None if the application decides later."""
 

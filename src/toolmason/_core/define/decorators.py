@@ -18,6 +18,7 @@ from toolmason._core.values.definition import Converter, Extra, ToolOptions
 from toolmason._core.values.messages import Role
 from toolmason._core.values.policy import Inherit, OnError, Rate, Retry, RunsOn, Timeout
 from toolmason._explain import explain_arguments
+from toolmason._value import Value
 from toolmason.errors import DefinitionError, clip
 
 DECLARATION_ATTRIBUTE: Final = "__tool__"
@@ -39,8 +40,8 @@ MISSING: Final = Missing.MISSING
 """Sentinel for no default, as opposed to a default of `None`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Param:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Param(Value):
     """Metadata of a parameter: `Annotated[int, Param(description="...", name="n")]`."""
 
     description: str | None = None
@@ -61,8 +62,8 @@ class Param:
             raise DefinitionError(f"Param(name={name!r}): must be a string that is not empty, or omitted.")
 
 
-@dataclass(frozen=True, slots=True)
-class ParamSpec:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ParamSpec(Value):
     """A parameter by name, for functions with untyped signatures: `Tool.from_function(fn, params=[...])`."""
 
     name: str

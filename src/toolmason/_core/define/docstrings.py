@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from inspect import cleandoc
 from typing import NamedTuple
 
+from toolmason._value import Value
+
 # Stored as strings: `re` compiles and caches each on first use, so importing this module stays cheap.
 _SECTION = r"(?i)(?:other |keyword )?(?:args|arguments|params|parameters)\s*:?"
 _UNDERLINE = r"\s*(?:-{3,}|={3,})\s*"
@@ -32,8 +34,8 @@ _TYPE = r"""(?x)
     |[A-Z]\w*|\w*_\w*|\w+(?:\.\w+)+|[-+]?\d[\d.e]*|['"`].*|.*['"`]"""
 
 
-@dataclass(frozen=True, slots=True)
-class Docstring:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Docstring(Value):
     """A docstring, split into the tool's description and its parameter descriptions."""
 
     text: str

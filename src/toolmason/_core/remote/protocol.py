@@ -12,6 +12,7 @@ from toolmason._core.define.context import FORWARD_TO_CALLER, ToolContext
 from toolmason._core.define.tool import Tool
 from toolmason._core.values.content import Content, ResourceLink
 from toolmason._core.values.policy import EngineSettings
+from toolmason._value import Value
 
 OnConflict: TypeAlias = Literal["shadow", "error", "prefix"]
 Watcher: TypeAlias = Callable[[str | None], None]
@@ -20,8 +21,8 @@ ToolTransform: TypeAlias = Callable[[Tool], Tool | None]
 """Maps a server's tool to the tool a view exposes, or to None to hide it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Health(Value):
     """Result of a health check. Truthy if the server is healthy."""
 
     ok: bool
@@ -38,7 +39,7 @@ class Health:
         return self.ok
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RawResources:
     """Resources of a server, as raw protocol entries."""
 
@@ -47,7 +48,7 @@ class RawResources:
     templates: Sequence[Mapping[str, Any]] = ()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class RemoteLists:
     """Everything that a server offers, as far as it is known."""
 
@@ -142,7 +143,7 @@ class RemoteSource(Protocol):
 RequestHandler: TypeAlias = Callable[..., Awaitable[Any] | Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ServerRequestHandlers:
     """Handlers for requests that servers send to a toolbox."""
 

@@ -28,7 +28,7 @@ CONFIRM_SECONDS = 5.0
 """Seconds that a turn of a run waits for the lists of the servers that it called."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ServerNames:
     """Names that the servers of a toolbox may not use, and the server that owns each of the others."""
 

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from toolmason._value import Value
+
 _log = logging.getLogger("toolmason")
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressReport:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ProgressReport(Value):
     """Progress of a call."""
 
     call_id: str

@@ -32,6 +32,7 @@ from toolmason._core.values.remembered_decisions import RememberedDecision
 from toolmason._core.values.results import Arguments, Repair, ToolCall, ToolResult
 from toolmason._explain import explain_arguments
 from toolmason._text import escape_hidden
+from toolmason._value import Value
 from toolmason.errors import ApprovalDenied, InvalidArguments, LimitExceeded, ToolCallError, UnknownTool
 
 _MAX_CHARS: Final = 500
@@ -41,8 +42,8 @@ _MAX_ITEMS: Final = 50
 """Maximum number of list items shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class DryRun:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DryRun(Value):
     """Effect that a call would have. Nothing was run."""
 
     name: str

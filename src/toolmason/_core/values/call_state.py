@@ -31,7 +31,7 @@ class CallRun(Protocol):
 _KEY_LOCK: Final = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _RunFacts:
     """Run of a call in another process."""
 

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from pydantic_core import from_json
 
+from toolmason._value import Value
+
 if TYPE_CHECKING:  # 3 ms at start-up
     from importlib.resources.abc import Traversable
 
 EMPTY_MAPPING: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Text(Value):
     """A piece of text in a result or message."""
 
     text: str
@@ -101,8 +103,8 @@ class Audio(_BinaryPart):
     _default_type: ClassVar[str] = "audio/wav"
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceLink:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ResourceLink(Value):
     """A link to a resource that the reader can fetch."""
 
     uri: str
@@ -111,8 +113,8 @@ class ResourceLink:
     description: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedResource:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class EmbeddedResource(Value):
     """A resource with its contents, as text or bytes."""
 
     uri: str

@@ -29,6 +29,7 @@ from toolmason._core.values.policy import (
     check_timeout,
 )
 from toolmason._explain import explain_arguments
+from toolmason._value import Value
 from toolmason.errors import DefinitionError
 
 JsonSchema: TypeAlias = dict[str, Any]
@@ -42,8 +43,8 @@ PORTABLE_NAME = r"[A-Za-z0-9_-]{1,64}"
 """Regular expression for tool names that every provider accepts. Adapters map other names."""
 
 
-@dataclass(frozen=True)
-class ToolDefinition:
+@dataclass(frozen=True, eq=False, repr=False)
+class ToolDefinition(Value):
     """The part of a tool that the model sees."""
 
     name: str
@@ -96,8 +97,8 @@ _OPTION_KINDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolOptions:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ToolOptions(Value):
     """Options that control how a tool is run. The four effects follow MCP's annotations; `None` means unset."""
 
     read_only: bool | None = None

@@ -12,6 +12,7 @@ from toolmason._core.values.content import Content, Text, describe_part, dump_pa
 from toolmason._core.values.provider_tools import find_provider_origins
 from toolmason._core.values.results import OWN, ResultFields, ToolCall, ToolResult, make_result
 from toolmason._explain import explain_arguments
+from toolmason._value import Value
 from toolmason.errors import ToolCallError
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
@@ -31,8 +32,8 @@ class _RestoredCallError(ToolCallError):
         return {"error": self.payload}
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Summary(Value):
     """Origin of a message that a model wrote in place of the first messages of a conversation."""
 
     messages: int
@@ -42,8 +43,8 @@ class Summary:
     """Time in ISO 8601, in UTC."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Message(Value):
     """One message of a conversation. `content` accepts a string; it is stored as a tuple of parts."""
 
     role: Role

@@ -12,6 +12,7 @@ from types import NoneType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from toolmason._explain import explain_arguments
+from toolmason._value import Value
 from toolmason.errors import ConfigError, DefinitionError, ToolCallError
 
 
@@ -119,8 +120,8 @@ def check_on_error(on_error: Any) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TraceOptions:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TraceOptions(Value):
     """Contents of the log and the spans of calls."""
 
     has_content: bool = False
@@ -129,8 +130,8 @@ class TraceOptions:
     """True to add the attributes of Spring AI to spans."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Retry(Value):
     """Retry policy: up to `attempts` attempts, with `delay * factor ** n` seconds in between."""
 
     attempts: int = 3
@@ -174,8 +175,8 @@ def check_retry(retry: _T) -> _T:
     return retry
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Rate(Value):
     """Rate limit of `calls` calls in any window of `per` seconds."""
 
     calls: int
@@ -189,8 +190,8 @@ class Rate:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Limits(Value):
     """Limits of one run. `None` means unlimited."""
 
     steps: int | None = 25
@@ -223,8 +224,8 @@ class Limits:
                 raise DefinitionError(f"Limits({name}={value!r}): must be at least 0, or None for no limit.")
 
 
-@dataclass(frozen=True, slots=True)
-class Parallel:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Parallel(Value):
     """Batch strategy: run calls concurrently, at most `limit` at a time."""
 
     limit: int | None = None
@@ -245,8 +246,8 @@ class Sequential:
 Strategy: TypeAlias = Parallel | Sequential
 
 
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class EngineSettings(Value):
     """Limits of the engine. An error caused by one of them names the setting and its value."""
 
     call_timeout: float | None = 60.0

@@ -8,14 +8,15 @@ from typing import Any, Final, Literal, TypeAlias
 
 from toolmason._core.values.results import WEB
 from toolmason._explain import explain_arguments
+from toolmason._value import Value
 from toolmason.errors import DefinitionError
 
 Strict: TypeAlias = bool | Literal["auto"]
 """The choice of a provider's strict form; `"auto"` takes it for the tools that fit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebSearch:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class WebSearch(Value):
     """A web search that the provider runs. `type="default"` selects its current one; the location is approximate."""
 
     type: str = "default"
@@ -36,8 +37,8 @@ class WebSearch:
         return {key: value for key, value in fields.items() if value}
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteMcp:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RemoteMcp(Value):
     """An MCP server that the provider calls. Its tools run there, outside the toolbox's policy."""
 
     name: str
@@ -57,8 +58,8 @@ class RemoteMcp:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class NativeTool:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class NativeTool(Value):
     """Any other provider tool, sent unchanged: `NativeTool("openai", {"type": "code_interpreter", …})`."""
 
     provider: str

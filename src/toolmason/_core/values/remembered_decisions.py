@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
+from toolmason._value import Value
+
 Remember: TypeAlias = Literal["tool", "arguments", "conversation"]
 """Later calls that a decision holds for: all of the tool, those with equal arguments, those in the conversation."""
 
 
-@dataclass(frozen=True, slots=True)
-class RememberedDecision:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RememberedDecision(Value):
     """Decision that holds for later calls of one tool, for one user and tenant."""
 
     __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}

@@ -11,6 +11,7 @@ from pydantic_core import from_json, to_json
 from typing_extensions import Self, TypedDict, Unpack  # noqa: UP035 - ty and pyright need this import on 3.11
 
 from toolmason._core.values.content import EMPTY_MAPPING, Content, Text, describe_part
+from toolmason._value import Value
 
 if TYPE_CHECKING:
     from toolmason.errors import ToolCallError
@@ -20,8 +21,8 @@ Arguments: TypeAlias = str | bytes | Mapping[str, Any] | None
 """Arguments of a call: JSON text from a model, or a mapping."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ToolCall(Value):
     """A model's request to call a tool."""
 
     id: str
@@ -30,8 +31,8 @@ class ToolCall:
     """JSON text as the model wrote it, or a mapping."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Repair(Value):
     """One argument that was converted to its evident meaning."""
 
     path: str
@@ -42,8 +43,8 @@ class Repair:
     after: Any
 
 
-@dataclass(frozen=True, slots=True)
-class ToolReturn:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ToolReturn(Value):
     """Return value of a tool that passes data to the application without showing it to the model."""
 
     value: Any = None
