@@ -95,18 +95,21 @@ def make_call_key(name: str, arguments: Arguments, bound: Mapping[str, Any] | No
         if _SCALAR_TYPES.issuperset(part_types):
             return (name, *bound, *parts, *part_types)  # one tuple: its hash costs half of that of several
     values: Any = arguments
+    parsed = None
     # Check for a string first: checking one against Mapping costs more than everything else here.
     if type(values) is str or not isinstance(values, Mapping | None):
         text = values if isinstance(values, str) else bytes(values)
         try:
-            values = from_json(text) if text.strip() else {}
+            values = parsed = from_json(text) if text.strip() else {}
         except ValueError:
             return name, _shorten(str(text.strip()))
     values = {} if values is None else values
     if type(values) is dict and _SCALAR_TYPES.issuperset(types := [*map(type, values.values())]):
         # The usual case. The types tell 1 from True.
         return name, frozenset(zip(values, types, values.values(), strict=True))
-    return name, _shorten(to_json(canonicalize(to_json_like(values))).decode())
+    # Parsed JSON has its own form already.
+    data = values if parsed is not None else to_json_like(values)
+    return name, _shorten(to_json(canonicalize(data), inf_nan_mode="strings").decode())
 
 
 _SCALAR_TYPES: Final = frozenset({str, int, float, bool, type(None)})
