@@ -221,17 +221,18 @@ def _start_call(
     if (function := route.compiled.plain_function) is not None:
         state, work = None, partial(function, **values)
     else:
-        if type(arguments) is not str and isinstance(arguments, Mapping):
-            arguments = copy_arguments(arguments)
-        call = make_call(call_id, route.name, arguments)
-        call_id = call.id
-        state = CallState(call, 1, None if seconds is None else monotonic() + seconds, options.run)
-        context = route.context if options.context is None else route.context.merge(options.context)
-        call_context = context.for_call(state)
-        values = route.compiled.fill(values, call_context)
+        state, context = None, route.context if options.context is None else route.context.merge(options.context)
+        if route.compiled.reads_call:
+            if type(arguments) is not str and isinstance(arguments, Mapping):
+                arguments = copy_arguments(arguments)
+            call = make_call(call_id, route.name, arguments)
+            call_id = call.id
+            state = CallState(call, 1, None if seconds is None else monotonic() + seconds, options.run)
+            context = context.for_call(state)
+        values = route.compiled.fill(values, context)
         if route.runs_on == "loop":
-            return call_id, state, route.compiled.call(values, call_context), values
-        work = partial(route.compiled.call, values, call_context)
+            return call_id, state, route.compiled.call(values, context), values
+        work = partial(route.compiled.call, values, context)
     return call_id, state, _run_in_thread(route, work, seconds, _get_cancellation(options.run)), values
 
 

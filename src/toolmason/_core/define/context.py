@@ -404,21 +404,26 @@ _ACCEPTED_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
 """Types of values for parameters of plain data. Other types are not checked, so that a test may inject a substitute."""
 
 
-def find_dependency(context: ToolContext[Any], marker: Inject, name: str, expected_type: Any) -> Any:
-    """Return the value for an `Inject` parameter.
+def make_injector(marker: Inject, name: str, expected_type: Any) -> Callable[[ToolContext[Any]], Any]:
+    """Return a function that finds the value for an `Inject` parameter in a context.
 
-    Raises:
-        ConfigError: no value was found, or it is not the plain data that the parameter needs.
+    It raises ConfigError if no value was found, or it is not the plain data that the parameter needs.
     """
-    value = _find_value(context, marker, name, expected_type)
+    key: Any = marker.key
     origin = get_origin(expected_type) or expected_type
     accepted = _ACCEPTED_TYPES.get(origin) if isinstance(origin, type) else None
-    if accepted is not None and value is not None and not isinstance(value, accepted):
+
+    def inject(context: ToolContext[Any]) -> Any:
+        values = context._values  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the mapping adds two calls
+        value = values[key] if key in values else _find_value(context, marker, name, expected_type)
+        if accepted is None or value is None or isinstance(value, accepted):
+            return value
         raise ConfigError(
             f"Parameter {name!r} is injected as {origin.__name__}, but its value is {type(value).__name__}. "
-            f"Pass a value of this type under {marker.key or name!r}."
+            f"Pass a value of this type under {key or name!r}."
         )
-    return value
+
+    return inject
 
 
 def _find_value(context: ToolContext[Any], marker: Inject, name: str, expected_type: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, g
 
 from pydantic_core import PydanticUndefined
 
-from toolmason._core.define.context import Depends, Inject, ProjectDir, ToolContext, find_dependency
+from toolmason._core.define.context import Depends, Inject, ProjectDir, ToolContext, make_injector
 from toolmason._core.define.decorators import MISSING, Param, ParamSpec
 from toolmason._core.define.docstrings import parse_docstring
 from toolmason._core.define.schema_nodes import JSON_TYPES
@@ -51,6 +51,12 @@ class Parameter:
     def label(self) -> str:
         """Name in the schema."""
         return self.param.name or self.name
+
+    @property
+    def reads_call(self) -> bool:
+        """True if the parameter shows the call, and not only a value of the application."""
+        marks = getattr(self.hint, "__metadata__", ())
+        return self.injector is not None and not any(mark is Inject or isinstance(mark, Inject) for mark in marks)
 
     @property
     def has_default(self) -> bool:
@@ -317,8 +323,7 @@ def _find_injector(name: str, hint: Any) -> Injector | None:
         return (lambda context: str(context.project_dir)) if bare_type is str else (lambda context: context.project_dir)
     for mark in metadata:
         if mark is Inject or isinstance(mark, Inject):
-            marker = mark if isinstance(mark, Inject) else Inject()
-            return lambda context, marker=marker: find_dependency(context, marker, name, bare_type)  # type: ignore[misc]
+            return make_injector(mark if isinstance(mark, Inject) else Inject(), name, bare_type)
         if isinstance(mark, Depends):
             return read_dependency(mark)
     kind = get_origin(bare_type) or bare_type
