@@ -70,6 +70,8 @@ class ArgumentProblem(NamedTuple):
 
 def clip(text: str, limit: int = 80) -> str:
     """Escape and truncate `text` for a message, so that a huge value cannot fill a context or a log."""
+    if len(text) <= limit and text.isprintable():
+        return text
     text = text[: limit + 1]  # what is cut need not be escaped
     text = text if text.isprintable() else escape_hidden(text).replace("\n", "\\n")
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

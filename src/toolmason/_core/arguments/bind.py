@@ -360,7 +360,8 @@ def _recover(
     if len(raw) > MAX_REPAIR_BYTES or (isinstance(error, ValidationError) and error.error_count() > MAX_PROBLEMS):
         raise InvalidArguments(_sample_problems(inputs, data, error), tool=tool)
     details = get_details(error)
-    fixed, repairs = data, list[Repair]()
+    fixed = data
+    repairs: list[Repair] = []
     if details is None or any(map(may_be_repaired, details)) or not data.keys() <= inputs.schema["properties"].keys():
         fixed, repairs = _repair_arguments(inputs, data, details, tool)
     if fixed is not data:

@@ -102,9 +102,11 @@ _EXPECTED: Final = {
 
 
 def _convert_pydantic_error(item: Mapping[str, Any], data: Any) -> ArgumentProblem:
-    kind = item["type"]
-    message = item["msg"]
-    path = locate_path(data, item["loc"], keep_last=kind == "missing")
+    kind, message, location = item["type"], item["msg"], item["loc"]
+    if len(location) == 1 and type(data) is dict and location[0] in data:
+        path = f"$.{clip(str(location[0]))}"
+    else:
+        path = locate_path(data, location, keep_last=kind == "missing")
     if kind == "missing":
         return ArgumentProblem(path, "required but missing", "a value", "nothing")
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
@@ -213,8 +215,6 @@ def _choose_branch(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mappin
 def locate_path(data: Any, location: Iterable[int | str], *, keep_last: bool = False) -> str:
     """Return a location as a JSON path, without the steps that name a union branch."""
     steps: tuple[Any, ...] = tuple(location)
-    if len(steps) == 1 and isinstance(data, dict) and (keep_last or steps[0] in data):
-        return f"$.{clip(str(steps[0]))}"
     path_steps: list[int | str] = []
     for index, step in enumerate(steps):
         if (isinstance(data, dict) and step in data) or (

@@ -177,8 +177,7 @@ class FailedCall:
 
 async def make_failure(route: Route, error: BaseException, failed: FailedCall) -> ToolResult:
     """Return the result for a failure, without the fields of its call. Re-raise what must propagate."""
-    has_run = failed.has_run
-    call_id = make_call_id() if failed.call_id is None else failed.call_id
+    has_run, call_id = failed.has_run, failed.call_id
     if failed.state is not None:
         failed.state.cancelled = True
     if not has_run and isinstance(error, ToolCallError):
@@ -195,14 +194,17 @@ async def make_failure(route: Route, error: BaseException, failed: FailedCall) -
         if isinstance(call_error, ExecutionError):
             call_error.message = scrub(call_error.message, route.context, failed.context)
             call_error.args = (call_error.message,)
+        call_id = make_call_id() if call_id is None else call_id
         log_failure(call_error, call_id, failed.arguments, route.context, failed.context)
     if callable(route.on_error):
         result = await _apply_error_function(route, call_error)
     else:
         result = make_error_result(call_error, route.on_error)
-    result.__dict__["call_id"] = call_id
+    fields = result.__dict__
+    if call_id is not None:
+        fields["call_id"] = call_id
     if not has_run:
-        result.__dict__["attempts"] = 0
+        fields["attempts"] = 0
     return _truncate_failure(result, route)
 
 

@@ -202,7 +202,8 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
 
 def _set_call_fields(result: ToolResult, call_id: str | None, name: str, repairs: Any, duration: float) -> None:
     fields = result.__dict__
-    fields.update(name=name, duration=duration)
+    fields["name"] = name
+    fields["duration"] = duration
     if call_id is not None:
         fields["call_id"] = call_id
     if repairs:
