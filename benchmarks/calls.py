@@ -9,7 +9,7 @@ import floors
 import ours
 import peers
 import samples
-from measure import Call, Contender, Table, race
+from measure import Call, Contender, Table, is_chosen, race
 from samples import Sample
 
 from toolmason import Limits
@@ -22,7 +22,7 @@ RUN_LIMIT = 1.6
 def on_loop(rounds: int, *, with_peers: bool) -> list[Table]:
     """Measure calls that stay on the event loop."""
     tables = []
-    for sample in samples.SAMPLES:
+    for sample in filter(lambda sample: is_chosen(sample.name), samples.SAMPLES):
         bare, usual = sample.limits
         contenders = [
             *floor_of(sample),
@@ -72,7 +72,7 @@ def in_run(rounds: int, *, with_peers: bool) -> list[Table]:
     free = Limits(calls=None, per_tool=None)
     counted = Limits(calls=10**9, per_tool=10**9)
     tables = []
-    for sample in (samples.TWO_INTS, samples.PEERS):
+    for sample in filter(lambda sample: is_chosen(sample.name), (samples.TWO_INTS, samples.PEERS)):
         contenders = [
             Contender("toolmason, plain call", ours.distinct(sample)),
             Contender("in a run without limits", ours.distinct(sample, limits=free, in_run=True), RUN_LIMIT),

@@ -16,7 +16,7 @@ from typing import Any
 import export_peers
 from fresh import explain, run_python
 from manifests import write_package
-from measure import Row, Table, judge
+from measure import Row, Table, is_chosen, judge
 from sources import SOURCES, Source, functions
 
 COUNT = 1000
@@ -30,7 +30,8 @@ Figures = dict[str, float]
 
 def table(rounds: int, *, with_peers: bool) -> list[Table]:
     """Measure both kinds of functions."""
-    return [_table(min(rounds, 5), source, with_peers=with_peers) for source in SOURCES.values()]
+    chosen = [source for source in SOURCES.values() if is_chosen(source.name)]
+    return [_table(min(rounds, 5), source, with_peers=with_peers) for source in chosen]
 
 
 def _table(rounds: int, source: Source, *, with_peers: bool) -> Table:

@@ -14,6 +14,15 @@ BATCH_SECONDS = 0.03
 """Long enough for the process clock, short enough that the state of the machine does not change within a round."""
 
 
+ONLY: list[str] = []
+"""Parts of the names of the samples to measure; empty for all."""
+
+
+def is_chosen(name: str) -> bool:
+    """Return True if a sample is to be measured."""
+    return all(part.casefold() in name.casefold() for part in ONLY)
+
+
 @dataclass(frozen=True, slots=True)
 class Contender:
     """Line of a table before the measurement; the first of a list is the floor."""

@@ -11,10 +11,12 @@ from measure import Row, Table
 FILE = Path(__file__).with_name("results.json")
 
 
-def save(subject: str, head: str, tables: Sequence[Table]) -> None:
-    """Replace the tables of a subject."""
+def save(subject: str, head: str, tables: Sequence[Table], *, is_part: bool = False) -> None:
+    """Replace the tables of a subject, or those with the same titles if only a part of it was measured."""
     found = _read()
-    found[subject] = {"head": head, "tables": [asdict(table) for table in tables]}
+    old = found.get(subject, {"tables": []})["tables"] if is_part else []
+    by_title = {table["title"]: table for table in (*old, *map(asdict, tables))}
+    found[subject] = {"head": head, "tables": list(by_title.values())}
     FILE.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 

@@ -1,6 +1,6 @@
 """Measure the speed of Toolmason against its floor, and against its peers with `--peers`.
 
-Usage: python benchmarks/run.py [SUBJECT|all|bars] [--peers] [--instructions] [--rounds N] [--write]
+Usage: python benchmarks/run.py [SUBJECT ...|all|bars] [--only TEXT] [--peers] [--instructions] [--rounds N] [--write]
 """
 
 import argparse
@@ -31,7 +31,7 @@ import serving
 import sizes
 import starts
 import threads
-from measure import Neighbours
+from measure import ONLY, Neighbours
 
 README = Path(__file__).with_name("README.md")
 SUBJECTS = {
@@ -58,20 +58,30 @@ OWN = ("toolmason", "pydantic", "pydantic-core", "anyio")
 def main() -> int:
     """Measure the given subjects, print the tables, and write them to the README if requested."""
     parser = argparse.ArgumentParser(description="Measure the speed of Toolmason.")
-    parser.add_argument("subject", nargs="?", default="all", choices=[*SUBJECTS, BARS, "all"])
+    parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help=f"all (default), {', '.join([*SUBJECTS, BARS])}")
+    parser.add_argument(
+        "--only", metavar="TEXT", help="measure only samples with this text in their names (call, run, define, export)"
+    )
     parser.add_argument("--peers", action="store_true", help="also measure other libraries, in benchmarks/.peers")
     parser.add_argument("--instructions", action="store_true", help="also count instructions; slow, needs valgrind")
     parser.add_argument("--rounds", type=int, default=9, metavar="N", help="number of interleaved rounds (default: 9)")
     parser.add_argument("--write", action="store_true", help="write the tables to benchmarks/README.md")
     options = parser.parse_args()
+    subjects = options.subjects or ["all"]
+    if unknown := {*subjects} - {*SUBJECTS, BARS, "all"}:
+        parser.error(f"no such subject: {', '.join(sorted(unknown))}")
+    if options.only and options.write:
+        parser.error("--write needs every sample; leave out --only")
     if options.rounds < 1:
         parser.error("--rounds must be at least 1")
     if options.peers and not environment.is_current():
         return subprocess.run([environment.python(), __file__, *sys.argv[1:]], check=False).returncode
     _be_quiet()
-    for subject in _chosen(options.subject, counts=options.instructions):
+    ONLY.extend([options.only] if options.only else [])
+    chosen = dict.fromkeys(name for subject in subjects for name in _chosen(subject, counts=options.instructions))
+    for subject in chosen:
         _show(subject, _report(subject, options.rounds, with_peers=options.peers), write=options.write)
-    if options.subject in ("all", BARS):
+    if not {"all", BARS}.isdisjoint(subjects):
         _show(BARS, bars.table().markdown(), write=options.write)
     return 0
 
@@ -98,7 +108,7 @@ def _report(subject: str, rounds: int, *, with_peers: bool) -> str:
         f"{today}, {rounds} rounds, Python {platform.python_version()}, {os.cpu_count()} cores; "
         f"other processes used {neighbours.share()} of the machine. {_versions(with_peers=with_peers)}."
     )
-    results.save(subject, head, tables)
+    results.save(subject, head, tables, is_part=bool(ONLY))
     return "\n\n".join([head, *(table.markdown() for table in tables)])
 
 
