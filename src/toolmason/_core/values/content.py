@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # 3 ms at start-up
 EMPTY_MAPPING: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Text(Value):
+@dataclass(frozen=True, slots=True)
+class Text:
     """A piece of text in a result or message."""
 
     text: str

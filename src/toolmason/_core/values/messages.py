@@ -43,8 +43,8 @@ class Summary(Value):
     """Time in ISO 8601, in UTC."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Message(Value):
+@dataclass(frozen=True, slots=True)
+class Message:
     """One message of a conversation. `content` accepts a string; it is stored as a tuple of parts."""
 
     role: Role
