@@ -53,6 +53,7 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
     has_decimals = inputs.has_decimals
     max_bytes = settings.argument_bytes
     max_search_bytes = settings.duplicate_key_bytes
+    validate_usual = validate_strict or validate
     is_usual = validate_strict is not None and not needs_bounds_check
     max_usual_bytes = min(max_bytes, max_search_bytes) if is_usual else -1
 
@@ -62,7 +63,7 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
         size = len(raw)
         try:
             if size <= max_usual_bytes:
-                values = validate_strict(raw)  # type: ignore[misc]  # not None, see `is_usual`
+                values = validate_usual(raw)
                 # Every key has a colon, so as many colons as keys means no duplicate and no unknown key.
                 if raw.count(":") == len(values):
                     return values, ()

@@ -145,13 +145,13 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
     is_awaitable = in_thread or route.compiled.kind == "async"
 
     async def run_plain(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
-        run = key = bound = state = None
+        run = key = bound = state = text = None
+        value: Any = None
         result: Any = None
         repairs: Any = ()
         seconds = default_timeout
         if options is not NO_OPTIONS:
-            plain_options = get_plain_options(route, arguments, options)
-            if plain_options is None:
+            if (plain_options := get_plain_options(route, arguments, options)) is None:
                 return await run_steps(call_id, arguments, options)
             run, key, seconds, bound = plain_options
         started, has_run = perf_counter(), False
