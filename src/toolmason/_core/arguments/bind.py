@@ -33,8 +33,8 @@ from toolmason.errors import CUT_OFF, ArgumentProblem, InvalidArguments, clip
 _log = logging.getLogger("toolmason")
 _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'[]{}:"'))
 _SPACE_BEFORE_COLON: Final = re.compile(r"[\n\t\r]:")
-_MAX_SEARCHED_KEYS: Final = 64
-"""Maximum number of keys for which a search is cheaper than parsing once more."""
+_SEARCHED_KEYS: Final = 64
+"""Number of keys up to which a search is cheaper than parsing once more."""
 ABSENT: Final = object()
 """Marks an argument to drop."""
 
@@ -289,7 +289,7 @@ def extract_structure(text: bytes) -> bytes:
 def _has_each_key_once(raw: str, count: int, inputs: Inputs) -> bool:
     """Return True if no key appears twice, as far as a search in the text can tell; `count` is that of the values."""
     keys = raw.count('":')
-    if keys > _MAX_SEARCHED_KEYS or "\\" in raw or " :" in raw:
+    if keys > _SEARCHED_KEYS or "\\" in raw or " :" in raw:
         return False
     if ("\n" in raw or "\t" in raw or "\r" in raw) and _SPACE_BEFORE_COLON.search(raw):
         return False

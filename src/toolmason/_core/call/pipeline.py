@@ -223,7 +223,7 @@ def _start_call(
         state, work = None, partial(function, **values)
     else:
         state, context = None, route.context if options.context is None else route.context.merge(options.context)
-        if route.compiled.reads_call:
+        if route.compiled.call is not route.compiled.blind_call:
             if type(arguments) is not str and isinstance(arguments, Mapping):
                 arguments = copy_arguments(arguments)
             call = make_call(call_id, route.name, arguments)

@@ -85,8 +85,8 @@ class CompiledTool:
     """The compiled return type, or None if it has no schema."""
     substitutable: Mapping[str, str] = field(default_factory=dict)
     """Parameters that `${...}` of a result names, by the name there; empty if nothing is expanded."""
-    reads_call: bool = True
-    """False if the tool sees nothing of its call but the arguments, and perhaps injected values."""
+    blind_call: Callable[..., Any] | None = None
+    """The same as `call`, if that reads nothing of its call but the arguments, and perhaps injected values."""
     accepts_extra: bool = False
     """True if it accepts arguments that its schema does not declare."""
     on_arguments: Any = None
@@ -466,7 +466,7 @@ def _compile_function(
         returns=returns,
         output=None if options.converter is not None else compile_return_type(returns),
         substitutable=get_substitutable(parameters) if options.substitute_result else {},
-        reads_call=any(parameter.reads_call for parameter in parameters),
+        blind_call=None if any(parameter.reads_call for parameter in parameters) else call,
         accepts_extra=signature.extra_hint is not MISSING,
     )
 
