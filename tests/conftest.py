@@ -12,6 +12,7 @@ import pytest
 from anyio._backends._asyncio import TestRunner
 from hypothesis import settings
 
+import otel_checks
 from fork_server import ForkServer
 from installed import installed, on_path
 
@@ -25,6 +26,7 @@ FUZZ_COUNTS = {"sample": 200, "thorough": 2_000, "full": 100_000}
 def pytest_addoption(parser):
     parser.addoption("--thorough", action="store_true", help="run fuzz and property tests at the size of `make cover`")
     parser.addoption("--full", action="store_true", help="run fuzz and property tests at full size")
+    parser.addoption("--traced", action="store_true", help="run every test with a tracer provider and a meter provider")
 
 
 def size_of(config):
@@ -71,6 +73,32 @@ def exit_quietly(runner, *error, leave=TestRunner.__exit__):
     leave(runner, *error)
     if task is not None and task.done() and not task.cancelled():
         task.exception()
+
+
+VALIDATOR = otel_checks.Validator()
+otel_checks.install(VALIDATOR)
+
+
+@pytest.fixture(autouse=True)
+def conventions(request, monkeypatch):
+    """Check every span and every metric of the test against the table; with `--traced`, all tests have some."""
+    if request.config.getoption("traced"):
+        otel_checks.record_spans(monkeypatch)
+        otel_checks.record_metrics(monkeypatch)
+    yield
+    assert VALIDATOR.take() == []
+
+
+@pytest.fixture
+def spans(monkeypatch):
+    """The spans of the test."""
+    return otel_checks.record_spans(monkeypatch)
+
+
+@pytest.fixture
+def metrics(monkeypatch):
+    """A function that returns the points of a metric so far: attributes and value, the count for a histogram."""
+    return otel_checks.record_metrics(monkeypatch)
 
 
 @pytest.fixture(scope="session")

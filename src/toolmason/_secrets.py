@@ -75,8 +75,10 @@ def iter_secrets(content: Any, names: str = LOGGED_NAMES) -> Iterator[str]:
                 return
             pairs = value.items() if isinstance(value, Mapping) else (("", item) for item in value)
             found += ((item, is_secret or bool(re.search(names, str(key)))) for key, item in pairs)
-        elif is_secret and isinstance(value, str) and len(value) >= MIN_SECRET_CHARS:
-            yield value
+        elif (get_secret := getattr(type(value), "get_secret_value", None)) is not None:  # a `SecretStr`
+            found.append((get_secret(value), True))
+        elif is_secret and isinstance(value, str | bytes) and len(value) >= MIN_SECRET_CHARS:
+            yield value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
 def remember_secrets(settings: Any) -> None:

@@ -8,8 +8,9 @@ import logging
 import pytest
 from mcp.server.mcpserver import MCPServer
 from mcp_types import CallToolResult, TextContent
+from pydantic import SecretStr
 
-from toolmason import Allow, Chat, McpServer, Toolbox, ToolCall, ToolError, tool
+from toolmason import Allow, Chat, McpServer, Toolbox, ToolCall, ToolContext, ToolError, tool
 from toolmason.errors import (
     ExecutionError,
     InvalidArguments,
@@ -304,3 +305,59 @@ async def test_logged_contents_are_short(log):
 
     [line] = [line for line in read(log, logging.DEBUG) if line.startswith("echo [")]
     assert len(line) < 1200
+
+
+# --- fields ----------------------------------------------------------------------------------------
+
+
+async def test_records_have_the_fields_that_spans_have(log, spans):
+    box = Toolbox(echo, broken_tool)
+
+    await box.call(ToolCall("c1", "echo", {"text": "x"}))
+    failed = await box.call(ToolCall("c2", "broken_tool", {}))
+
+    done, *failure = [vars(record) for record in log.records if "gen_ai.tool.name" in vars(record)]
+    assert (done["gen_ai.tool.name"], done["gen_ai.tool.call.id"]) == ("echo", "c1")
+    assert done["toolmason.duration"] > 0
+    assert {fields["toolmason.error.id"] for fields in failure} == {failed.error.log_id}
+    assert {fields["error.type"] for fields in failure} == {"execution_error"}
+    assert spans[-1].attributes["toolmason.error.id"] == failed.error.log_id
+
+
+@tool
+async def broken_tool() -> str:
+    """Fail."""
+    raise OSError("down")
+
+
+async def test_one_id_ties_log_span_result_and_the_text_that_the_model_reads(log, spans):
+    result = await Toolbox(broken_tool, on_error="redact").call("broken_tool")
+
+    error_id = result.error.log_id
+    assert error_id in result.text
+    assert error_id in log.text
+    assert spans[-1].attributes["toolmason.error.id"] == error_id
+
+
+@tool
+async def unlock(pin: SecretStr) -> str:
+    """Unlock."""
+    raise ValueError(f"wrong: {pin.get_secret_value()}")
+
+
+async def test_an_argument_of_a_secret_type_is_masked_in_the_message_of_a_failure(log):
+    await Toolbox(unlock).call("unlock", {"pin": "90817263"})
+
+    assert "wrong: …" in log.text
+    assert "90817263" not in log.text
+
+
+async def test_a_secret_type_in_the_context_is_masked_too(log):
+    @tool
+    async def send(ctx: ToolContext) -> str:
+        """Send."""
+        raise ValueError(f"refused with {ctx['credit'].get_secret_value()}")
+
+    result = await Toolbox(send).call("send", context={"credit": SecretStr("90817263")})
+
+    assert "90817263" not in log.text + result.text

@@ -58,6 +58,7 @@ CASES = {
     "substituted": ("substitute_result=True", "return 'n is ${n}'"),
     "cut": ("max_result_bytes=256", "return 'x' * 1000"),
     "repeats": ("repeats='allow'", "return n"),
+    "recorded": ("record='shape'", "return n"),
     "background": ("background=True", "return n"),
     "a ticket after a while": ("ticket_after=5", "return n"),
     "meta and tags": ("meta={'a': {1, 2}}, tags=['x']", "return n"),

@@ -8,23 +8,13 @@ import textwrap
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pydantic import BaseModel, SecretStr
 
 from toolmason import Chat, McpServer, Retry, Toolbox, ToolCall, ToolError, tool
+from toolmason._core.run.call_log import describe_shape
 from toolmason.testing import ScriptedModel
 
 SECRET = "hunter2-in-no-span"  # noqa: S105 - not a password of anybody
-
-
-@pytest.fixture
-def spans(monkeypatch):
-    """Return a function that returns the spans so far, the first that ended first."""
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    return lambda: [span for span in exporter.get_finished_spans() if span.instrumentation_scope.name == "toolmason"]
 
 
 @tool
@@ -43,7 +33,7 @@ def fail(password: str) -> str:
 async def test_a_call_has_a_span_with_the_names_of_the_conventions(spans):
     await Toolbox(double).call(ToolCall("call_7", "double", {"number": 2}))
 
-    [span] = spans()
+    [span] = spans
     assert (span.name, span.status.is_ok) == ("execute_tool double", True)
     assert span.attributes == {
         "gen_ai.operation.name": "execute_tool",
@@ -51,6 +41,8 @@ async def test_a_call_has_a_span_with_the_names_of_the_conventions(spans):
         "gen_ai.tool.call.id": "call_7",
         "gen_ai.tool.type": "function",
         "gen_ai.tool.description": "Double a number.",
+        "toolmason.arguments.size": 12,
+        "toolmason.result.size": 1,
     }
 
 
@@ -58,7 +50,7 @@ async def test_a_call_has_a_span_with_the_names_of_the_conventions(spans):
 async def test_a_failure_marks_the_span_although_the_model_reads_it(spans):
     result = await Toolbox(fail).call("fail", {"password": SECRET})
 
-    [span] = spans()
+    [span] = spans
     assert not span.status.is_ok
     assert span.attributes["error.type"] == "execution_error"
     assert span.attributes["toolmason.error.id"] == result.error.log_id
@@ -72,11 +64,78 @@ async def test_with_the_setting_a_span_has_content_without_secrets(spans):
     await box.call("double", {"number": 2})
     await box.call("fail", {"password": SECRET})
 
-    good, bad = spans()
+    good, bad = spans
     assert good.attributes["gen_ai.tool.call.arguments"] == '{"number":2}'
     assert good.attributes["spring.ai.tool.call.result"] == good.attributes["gen_ai.tool.call.result"] == "4"
     assert good.attributes["spring.ai.tool.definition.name"] == "double"
     assert bad.attributes["gen_ai.tool.call.arguments"] == '{"password":"…"}'
+
+
+class Login(BaseModel):
+    """Login of a user."""
+
+    user: str
+    pin: SecretStr
+
+
+@pytest.mark.parametrize(
+    ("record", "setting", "shown"),
+    [
+        pytest.param(None, False, {"toolmason.arguments.size", "toolmason.result.size"}, id="sizes"),
+        pytest.param("none", True, set(), id="nothing"),
+        pytest.param(
+            "shape",
+            True,
+            {f"toolmason.{part}.{word}" for part in ("arguments", "result") for word in ("size", "shape")},
+            id="shape",
+        ),
+        pytest.param(
+            "full",
+            False,
+            {"toolmason.arguments.size", "toolmason.result.size"}
+            | {"gen_ai.tool.call.arguments", "gen_ai.tool.call.result"},
+            id="full",
+        ),
+    ],
+)
+async def test_a_tool_says_what_its_spans_show(record, setting, shown, spans, caplog):
+    @tool(record=record)
+    async def greet(name: str) -> str:
+        """Greet."""
+        return f"Hello, {name}."
+
+    caplog.set_level("DEBUG", "toolmason")
+    await Toolbox(greet, config={"tools": {"include_content": setting}}).call("greet", {"name": "Ada"})
+
+    [span] = spans
+    described = {"gen_ai.operation.name", "gen_ai.tool.name", "gen_ai.tool.call.id", "gen_ai.tool.type"}
+    assert set(span.attributes) - described - {"gen_ai.tool.description"} == shown
+    assert ("Ada" in span.to_json()) is ("Ada" in caplog.text) is (record == "full")
+    if record == "shape":
+        assert span.attributes["toolmason.arguments.shape"] == '{"name":"str, 3 characters"}'
+        assert span.attributes["toolmason.result.shape"] == '"str, 11 characters"'
+
+
+async def test_content_is_masked_by_name_by_type_and_by_pattern(spans):
+    @tool(record="full")
+    async def log_in(login: Login, api_key: str, note: str) -> str:
+        """Log in."""
+        return f"{login.user} {note}"
+
+    arguments = {"login": {"user": "ada", "pin": "1234567"}, "api_key": "swordfish", "note": "Bearer abcdefgh123"}
+    await Toolbox(log_in).call("log_in", arguments)
+
+    [span] = spans
+    shown = span.attributes["gen_ai.tool.call.arguments"]
+    assert shown == '{"login":{"user":"ada","pin":"…"},"api_key":"…","note":"…"}'
+    assert span.attributes["gen_ai.tool.call.result"] == "ada …"
+
+
+def test_a_shape_is_bounded_and_has_no_value():
+    shape = describe_shape({f"k{number}": [number] * 5 for number in range(10_000)})
+
+    assert len(shape) <= 501
+    assert shape.startswith('{"k0":["int","5 items"],')
 
 
 @pytest.mark.parametrize("way", ["call", "call_all", "hook", "run", "chat", "stream", "nested", "remote"])
@@ -105,21 +164,22 @@ async def test_every_way_of_calling_has_one_span_for_each_toolbox(way, spans):
             async for _ in chat.stream("1 + 1?"):
                 pass
 
-    assert [span.name for span in spans()] == ["execute_tool double"] * (2 if way == "remote" else 1)
+    assert len(spans.named("execute_tool double")) == (2 if way == "remote" else 1)
 
 
 async def test_an_unknown_tool_has_a_span(spans):
     await Toolbox(double).call("triple", {"number": 1})
 
-    [span] = spans()
-    assert (span.name, span.attributes["error.type"]) == ("execute_tool triple", "unknown_tool")
+    [span] = spans
+    assert (span.name, span.attributes["error.type"]) == ("execute_tool", "unknown_tool")
+    assert span.attributes["gen_ai.tool.name"] == "triple"
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
 async def test_a_span_of_the_tool_is_a_child_of_its_call(kind, spans):
     def work() -> str:
         """Work."""
-        with trace.get_tracer("toolmason").start_as_current_span("inside"):
+        with trace.get_tracer("application").start_as_current_span("inside"):
             return "done"
 
     async def work_async() -> str:
@@ -131,13 +191,10 @@ async def test_a_span_of_the_tool_is_a_child_of_its_call(kind, spans):
 
     await box.call_all([(box.tools[0].name, {})] * 3)
 
-    recorded = spans()
-    parents = {span.context.span_id for span in recorded if span.name != "inside"}
-    assert {span.parent.span_id for span in recorded if span.name == "inside"} == parents
-    assert len(parents) == 3
+    assert spans.tree() == [f"execute_tool {box.tools[0].name}", "  inside"] * 3
 
 
-async def test_attempts_are_counted_and_one_span_holds_them(spans):
+async def test_attempts_after_the_first_have_spans_below_the_call(spans):
     attempts = 0
 
     @tool(retry=Retry(3, delay=0))
@@ -150,8 +207,11 @@ async def test_attempts_are_counted_and_one_span_holds_them(spans):
 
     await Toolbox(flaky).call("flaky")
 
-    [span] = spans()
-    assert (span.attributes["toolmason.attempts"], span.status.is_ok) == (3, True)
+    assert spans.tree() == ["execute_tool flaky", "  retry flaky", "  retry flaky"]
+    call, (second, third) = spans.one("execute_tool flaky"), spans.named("retry flaky")
+    assert (call.attributes["toolmason.attempts"], call.status.is_ok) == (3, True)
+    assert (second.attributes["toolmason.attempt"], second.attributes["error.type"]) == (2, "TimeoutError")
+    assert (third.attributes["toolmason.attempt"], third.status.is_ok) == (3, True)
 
 
 @pytest.mark.parametrize("end", ["raise", "cancel"])
@@ -170,7 +230,7 @@ async def test_a_call_that_raises_ends_its_span(end, spans):
     with contextlib.suppress(ToolError, asyncio.CancelledError):
         await task
 
-    [span] = spans()
+    [span] = spans
     assert span.attributes["error.type"] == ("tool_error" if end == "raise" else "CancelledError")
 
 

@@ -210,6 +210,7 @@ OPTIONS = {
         | {"timeout": (None, 5, 1.5), "retry": (None,), "lock": (None,), "rate": (None,), "max_result_bytes": (None,)}
         | {
             "repeats": (),
+            "record": (None,),
             "extra": (),
             "on_error": (FUNCTION,),
             "runs_on": (None,),

@@ -317,3 +317,12 @@ async def leave_async(how: str, key: str = "a") -> str:
 def leave(how: str, key: str = "a") -> str:
     """Leave as a generator does."""
     raise GeneratorExit
+
+
+@tool(runs_on="process")
+def current_trace() -> str:
+    """Return the trace that spans of this process would belong to."""
+    from opentelemetry.trace import get_current_span
+
+    found = get_current_span().get_span_context()
+    return f"{found.trace_id:032x}-{found.span_id:016x}"

@@ -19,6 +19,8 @@ from toolmason._core.define.context import SESSION_KEY, ContextLike, ToolContext
 from toolmason._core.define.decorators import SchemaToolKeywords, make_declaration
 from toolmason._core.define.tool import Tool
 from toolmason._core.run.blocking import blocking
+from toolmason._core.run.metrics import METER, METERS
+from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API
 from toolmason._core.toolbox.exchange import ToolChoice
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.messages import Message
@@ -36,7 +38,7 @@ from toolmason.chat.run.compaction import Compact, Compactor
 from toolmason.chat.run.delegation import ChatTool
 from toolmason.chat.run.external import check_results
 from toolmason.chat.run.plan import ExecuteRule, RunPlan, share_budget
-from toolmason.chat.run.prepared import Prepare, PreparedRun, stream_events
+from toolmason.chat.run.prepared import Prepare, PreparedRun, PrepareRun, stream_events
 from toolmason.chat.run.resume import (
     ResumedRun,
     load_waiting,
@@ -46,6 +48,7 @@ from toolmason.chat.run.resume import (
 from toolmason.chat.run.run import Run
 from toolmason.chat.run.spending import Price, Spending
 from toolmason.chat.run.ticket_store import TicketStore
+from toolmason.chat.run_spans import trace_run
 from toolmason.chat.search import Search, add_search
 from toolmason.chat.send_options import Decisions, PromptInput, ResumeKeywords, SendKeywords, SendOptions, to_messages
 from toolmason.chat.tools import RequestTools, check_deps, make_toolbox, refuse_unsupported_native
@@ -436,9 +439,12 @@ class Chat(Generic[OutputT]):
             raise ConfigError("A limit of cost requires a price. Pass `price=Price(...)` to `Chat`.")
         return limits
 
-    async def _execute(
-        self, prepare: Callable[[RequestTools], Coroutine[Any, Any, PreparedRun]], options: SendOptions
-    ) -> Reply[Any]:
+    def _execute(self, prepare: PrepareRun, options: SendOptions) -> Coroutine[Any, Any, Reply[Any]]:
+        if getattr(LOADED_MODULES.get(TRACE_API), PROVIDER, None) or getattr(LOADED_MODULES.get(METERS), METER, None):
+            return trace_run(self.model, self.box, options, lambda: self._execute_run(prepare, options))
+        return self._execute_run(prepare, options)
+
+    async def _execute_run(self, prepare: PrepareRun, options: SendOptions) -> Reply[Any]:
         request_tools = RequestTools(self.box, options.tools, options.add_tools)
         conversation = options.conversation
         task = asyncio.current_task()

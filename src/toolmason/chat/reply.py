@@ -120,6 +120,8 @@ class Reply(Generic[OutputT]):
     """Number of messages of the run, and of calls in them, that a summary replaced."""
     tickets: tuple[str, ...] = ()
     """Tickets of the conversation whose work goes on, or whose results the next `send` delivers."""
+    trace: str = ""
+    """W3C trace header of the run's span, whose second part is the trace ID; empty if the program does not trace."""
 
     def __repr__(self) -> str:
         # Short: Python 3.11 builds the repr of the value that `asyncio.run` returns, and a conversation may be long.
@@ -199,6 +201,7 @@ class Reply(Generic[OutputT]):
             "waiting": {call_id: reply.save() for call_id, reply in self.waiting.items()},
             "external": [dump_call(call) for call in self.external],
             "compacted": [*self.compacted],
+            "trace": self.trace,
         }
 
     @classmethod
@@ -235,6 +238,7 @@ class Reply(Generic[OutputT]):
                 waiting={call_id: cls.load(reply) for call_id, reply in saved.get("waiting", {}).items()},
                 external=tuple(ToolCall(**call) for call in saved.get("external", ())),
                 compacted=_load_compacted(saved.get("compacted", (0, 0))),
+                trace=str(saved.get("trace", "")),
             )
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError, ToolmasonError) as error:
             raise ConfigError(f"This saved run is damaged: {type(error).__name__}: {error}. Save it again.") from error

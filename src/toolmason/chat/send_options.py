@@ -37,6 +37,8 @@ class SendOptions:
     """Results of calls that the application ran, if the run is resumed."""
     delegated: DelegatedCall | None = None
     """Call of another run that starts this one, or None."""
+    trace: str = ""
+    """Trace header of the run that was saved, if this one resumes it."""
 
 
 class ResumeKeywords(TypedDict, total=False):

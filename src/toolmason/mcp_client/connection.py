@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from mcp.shared.exceptions import MCPError
@@ -16,6 +17,7 @@ from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult, GetPromp
 from toolmason._core.call.call_policy import CallPolicy
 from toolmason._core.define.context import CLIENT_KEY, ToolContext
 from toolmason._core.remote.protocol import Health, Remote, ServerRequestHandlers, Watcher
+from toolmason._core.run.tracing import is_observed
 from toolmason._core.values.content import Content
 from toolmason._core.values.mcp_client import UpstreamCaller, as_upstream_caller
 from toolmason._core.values.policy import Inherit
@@ -30,6 +32,7 @@ from toolmason.mcp_client.lists.identity_view import IdentityView
 from toolmason.mcp_client.lists.list_cache import ListCache
 from toolmason.mcp_client.pool import MAX_IDENTITIES, SessionPool, start_task
 from toolmason.mcp_client.remote_errors import find_connection_loss, format_reason, format_reason_with_stderr
+from toolmason.mcp_client.sdk_spans import trace_request
 from toolmason.mcp_client.server_options import ServerSpec
 from toolmason.mcp_client.session import UpstreamSession
 
@@ -215,6 +218,20 @@ class Connection:
 
         Retry once on a new session if that is safe.
         """
+        options: Any = {"retry_safe": retry_safe, "context": context, "headers": headers, "tool": tool}
+        run = partial(self._run_or_retry, phase, work, **options)
+        return await (trace_request(self.server, phase, tool, run) if is_observed() else run())
+
+    async def _run_or_retry(
+        self,
+        phase: str,
+        work: Callable[[Any, UpstreamSession], Awaitable[_T]],
+        *,
+        retry_safe: bool,
+        context: ToolContext[Any] | None,
+        headers: Mapping[str, str] | None,
+        tool: str,
+    ) -> _T:
         close_count = self.pool.close_count
         if headers is None:
             own_context = self.handlers.context if context is None else context
@@ -394,7 +411,7 @@ class Connection:
             lambda client: client.get_prompt(name, arguments),
             GetPromptResult,
         )
-        return await self._run("prompt", request, retry_safe=True, context=context)
+        return await self._run("prompt", request, retry_safe=True, context=context, tool=name)
 
     def _notify(self, uri: str | None = None) -> None:
         for watcher in self._watchers:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from toolmason._core.run.metrics import measure
+from toolmason._core.run.tracing import open_span
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.remote_errors import format_reason
 from toolmason.mcp_client.session import UpstreamSession
@@ -122,7 +124,8 @@ class SessionPool:
         with self._lock:
             self._transitioning.add(session)
         try:
-            await self._connect(key, session)
+            with open_span(f"connect {self.name}", {"toolmason.server": self.name}, "client"):
+                await self._connect(key, session)
             if close_count != self.close_count:
                 raise ConnectionAbortedError  # noqa: TRY301 - handled by the except below
         except Exception as error:  # noqa: BLE001 - waiting callers must get the error, whatever it is
@@ -215,6 +218,7 @@ class SessionPool:
         if ok is not self._is_healthy:
             self._is_healthy = ok
             self.since = time.time()
+        measure("toolmason.mcp.server.up", int(ok), {"toolmason.server": self.name})
 
     def evict(self, key: str, session: UpstreamSession | None = None) -> None:
         """Close the session of an identity. If `session` is given, close it only if it is the current one."""

@@ -19,11 +19,13 @@ from mcp.client.auth import OAuthFlowError
 from mcp_types import Implementation, ResourceUpdatedNotification, ServerNotification
 
 from toolmason._core.remote.protocol import ServerRequestHandlers
+from toolmason._core.run.tracing import describe_current
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.calls.callbacks import make_callbacks
 from toolmason.mcp_client.calls.forwarding import ForwardedRequests, send_raw
 from toolmason.mcp_client.calls.tasks import TasksExtension
 from toolmason.mcp_client.remote_errors import ConnectionLost, find_connection_loss, find_root_cause, format_reason
+from toolmason.mcp_client.sdk_spans import IS_OWN_REQUEST
 from toolmason.mcp_client.server_options import ServerSpec
 from toolmason.mcp_client.transport.http import BoundedTransport, open_http_streams
 from toolmason.mcp_client.transport.sanitize import Sanitizer
@@ -144,6 +146,7 @@ class UpstreamSession:
         return RemoteError(self.server.name, "connect", reason, stderr=self.last_stderr_line, retryable=True)
 
     async def _run_connection(self) -> None:
+        IS_OWN_REQUEST.set(True)
         try:
             async with self._connect() as client:
                 # Results are validated once, within bounds, by `output_checks`; the SDK would validate again without
@@ -269,6 +272,8 @@ class UpstreamSession:
         if client is None:
             raise ConnectionLost(self.reason, delivered=False)
         self.active_requests += 1
+        token = IS_OWN_REQUEST.set(True)
+        describe_current({"mcp.protocol.version": client.protocol_version})
         try:
             return await work(client, self)
         except RuntimeError as error:
@@ -276,6 +281,7 @@ class UpstreamSession:
                 raise ConnectionLost(self.reason, delivered=True) from error
             raise
         finally:
+            IS_OWN_REQUEST.reset(token)
             self.active_requests -= 1
 
     async def subscribe(self, uris: frozenset[str]) -> None:

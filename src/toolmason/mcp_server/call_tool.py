@@ -17,6 +17,7 @@ from toolmason._core.call.long_results import reset_result_owner, set_result_own
 from toolmason._core.define.context import CLIENT_CALL_KEYS, CLIENT_KEY, SESSION_KEY
 from toolmason._core.define.tool import compile_tool
 from toolmason._core.run.progress import OnProgress, ProgressReport
+from toolmason._core.run.tracing import open_span
 from toolmason._core.toolbox.approvals import format_arguments
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.policy import EngineSettings
@@ -283,8 +284,11 @@ class CallHandler:
         client = request.open_client()
         if not isinstance(approval, ApprovalRequest) or not client.supports("elicitation"):
             return result
-        answer = await client.elicit(_format_question(approval), _APPROVAL_SCHEMA, key=APPROVAL_KEY)
-        agreed = bool(answer) and answer.content.get("approve") is True
+        with open_span(f"approve {approval.tool}", {"gen_ai.tool.name": approval.tool}) as span:
+            answer = await client.elicit(_format_question(approval), _APPROVAL_SCHEMA, key=APPROVAL_KEY)
+            agreed = bool(answer) and answer.content.get("approve") is True
+            if span is not None:
+                span.set({"toolmason.approval.verdict": "allow" if agreed else "deny"})
         # An approval is valid for one call: the next one asks again.
         approval_answer = client.answers.pop(APPROVAL_KEY, None)
         if not agreed:

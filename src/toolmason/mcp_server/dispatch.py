@@ -6,21 +6,26 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from pydantic_core import to_json
 
 from toolmason._core.run import eager_task
 from toolmason._core.run.eager_task import EagerTask, TaskOutcome
+from toolmason._core.run.metrics import METER, METERS
+from toolmason._core.run.tracing import LOADED_MODULES as MODULES
+from toolmason._core.run.tracing import PROVIDER, TRACE_API
 from toolmason._http.caller import Identity
 from toolmason._http.guard import ErrorResponse, HeaderPairs, Headers, send_json
 from toolmason.mcp_client import specification as spec
 from toolmason.mcp_client.specification import RpcError
 from toolmason.mcp_server.call_tool import ROUND_PARAMS, Request
 from toolmason.mcp_server.client_requests import RunningCall
-from toolmason.mcp_server.handlers import CAPABILITIES, Handlers
+from toolmason.mcp_server.handlers import CAPABILITIES, Handler, Handlers
 from toolmason.mcp_server.http.session_table import SESSION_HEADER, Session, SessionTable
 from toolmason.mcp_server.lists import ToolTraits
+from toolmason.mcp_server.request_spans import trace_handler
 
 DUPLICATE_ID_MESSAGE: Final = "A request with this id is in progress. Use a unique id for each request."
 SESSION_TRUST_SECONDS: Final = 60.0
@@ -202,8 +207,10 @@ class Dispatcher:
         if request is None:
             return
         if request.modern:
-            handler = self.table[request.method](request)
-            task, result, error = eager_task.start(handler, asyncio.get_running_loop())
+            handler: Handler = self.table[request.method]
+            if getattr(MODULES.get(TRACE_API), PROVIDER, None) or getattr(MODULES.get(METERS), METER, None):
+                handler = partial(trace_handler, handler)
+            task, result, error = eager_task.start(handler(request), asyncio.get_running_loop())
             exchange.started = self.encode(request, result, error) if task is None else task
             return
         key = exchange.headers[SESSION_HEADER], exchange.identity.owner, exchange.data["id"]
@@ -280,7 +287,10 @@ class Dispatcher:
 
         A call that may use the client needs the stream as soon as it waits, so that the client can resume it.
         """
-        task, result, error = eager_task.start(self.table[request.method](request), asyncio.get_running_loop())
+        handler: Handler = self.table[request.method]
+        if getattr(MODULES.get(TRACE_API), PROVIDER, None) or getattr(MODULES.get(METERS), METER, None):
+            handler = partial(trace_handler, handler)
+        task, result, error = eager_task.start(handler(request), asyncio.get_running_loop())
         if task is None:
             return result, error
         stream: Any = request.open_stream()

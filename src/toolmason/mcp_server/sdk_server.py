@@ -21,10 +21,13 @@ from pydantic import ConfigDict, ValidationError
 from pydantic_core import to_json
 from typing_extensions import override
 
+from toolmason._core.run.tracing import is_observed
+from toolmason.mcp_client.sdk_spans import IS_OWN_REQUEST
 from toolmason.mcp_client.specification import LOG_LEVEL_META_KEY, TASKS_EXTENSION, RpcError
 from toolmason.mcp_server.call_tool import Request
 from toolmason.mcp_server.client_requests import ORIGIN_KEY, ClientStream, Origin
 from toolmason.mcp_server.handlers import Handler, Handlers
+from toolmason.mcp_server.request_spans import trace_handler
 from toolmason.mcp_server.subscriptions import Subscriptions
 
 _LIST_METHODS: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover")
@@ -128,6 +131,7 @@ def make_server(handlers: Handlers) -> ToolboxServer:
         cache_hints={**dict.fromkeys(_LIST_METHODS, hint), "resources/read": CacheHint(ttl_ms=0, scope="private")},
         get_tool_input_schema=handlers.get_header_schema,
     )
+    server.middleware.clear()  # its only one writes spans, as `trace_handler` does
     bus = events.InMemorySubscriptionBus()
 
     async def publish(kind: str, uri: str | None) -> None:
@@ -150,14 +154,22 @@ def _carry(method: str, handler: Handler, handlers: Handlers) -> Any:
 
     async def handle(ctx: Any, params: Any) -> dict[str, Any]:
         del params
-        origin = _get_origin(ctx)
+        origin, token = _get_origin(ctx), IS_OWN_REQUEST.set(True)
         try:
             if origin.running is not None:
                 result = await origin.running.finish(ctx)
             else:
-                result = await handler(_make_request(ctx, origin, handlers.subscriptions))
+                request = _make_request(ctx, origin, handlers.subscriptions)
+                if is_observed():
+                    name = request.params.get("name") if method == "tools/call" else None
+                    request.traits = handlers.lists.get_traits(name) if isinstance(name, str) else None
+                    result = await trace_handler(handler, request)
+                else:
+                    result = await handler(request)
         except RpcError as error:
             raise MCPError(error.code, error.message, error.data) from None
+        finally:
+            IS_OWN_REQUEST.reset(token)
         if method == "tools/call":
             result = handlers.call_handler.check_serializable(ctx.params["name"], result)
         return {"resultType": "complete", **result} if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else result

@@ -24,6 +24,8 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
 from toolmason._core.run.execute import call_user_function
+from toolmason._core.run.metrics import measure
+from toolmason._core.run.tracing import open_span
 from toolmason._core.values.definition import ToolOptions, canonicalize
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.remembered_decisions import DecisionStore, MemoryDecisions, Remember, RememberedDecision
@@ -453,7 +455,22 @@ async def make_preview(
 
 
 async def request_verdict(approver: Approver, request: ApprovalRequest, settings: EngineSettings) -> ApprovalVerdict:
-    """Ask the approver for a verdict. A failure or an invalid answer counts as a denial."""
+    """Ask the approver for a verdict, in a span. A failure or an invalid answer counts as a denial."""
+    tool = {"gen_ai.tool.name": request.tool}
+    started, answer = time.monotonic(), "none"
+    with open_span(f"approve {request.tool}", {**tool, "toolmason.approval.request": request.id}) as span:
+        try:
+            verdict = await _call_approver(approver, request, settings)
+            answer = type(verdict).__name__.lower()
+        finally:
+            outcome = {"toolmason.approval.verdict": answer}
+            if span is not None:
+                span.set(outcome)
+            measure("toolmason.approval.duration", time.monotonic() - started, {**tool, **outcome})
+    return verdict
+
+
+async def _call_approver(approver: Approver, request: ApprovalRequest, settings: EngineSettings) -> ApprovalVerdict:
     try:
         verdict: Any = await call_user_function(approver, request, settings=settings)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - if the approver fails, deny

@@ -17,8 +17,10 @@ from toolmason._core.call.limits import fingerprint
 from toolmason._core.call.route import CallOptions, Route
 from toolmason._core.run.call_log import CALL_LOG, log_call
 from toolmason._core.run.execute import NEVER_CANCELLED, DeadlinePassed, await_with_timeout
+from toolmason._core.run.metrics import measure
 from toolmason._core.run.progress import Reporter
 from toolmason._core.run.slots import KeyedLock, Semaphore
+from toolmason._core.run.tracing import open_span
 from toolmason._core.values.call_state import CallState
 from toolmason._core.values.policy import INHERIT
 from toolmason._core.values.results import Arguments, Repair, ToolCall, ToolResult, make_call
@@ -197,13 +199,18 @@ class CurrentCall:
         self.slots = slots = HeldSlots(self.route, values)
         if slots.try_acquire():
             return
+        tool = {"gen_ai.tool.name": self.route.name}
+        measure("toolmason.queue.depth", 1, tool)
         try:
-            await self.wait(slots.acquire_rest())
+            with open_span(f"wait_for_slot {self.route.name}", tool):
+                await self.wait(slots.acquire_rest())
         except DeadlinePassed:
             if self.deadline is not None and self.deadline.is_over:
                 raise Stop(self.deadline.make_error(self.route.name)) from None
             limit = "timeout, waiting for a slot"
             raise Stop(ToolTimeout(self.route.name, self.seconds or 0.0, limit=limit, retryable=True)) from None
+        finally:
+            measure("toolmason.queue.depth", -1, tool)
         slots.mark_held()
 
     async def pause(self, seconds: float) -> None:

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from logging import INFO
 from typing import Any, Final, Literal
 
 from pydantic_core import to_json
@@ -19,7 +20,7 @@ from toolmason._core.call.long_results import truncate_middle
 from toolmason._core.call.render import NO_OUTPUT
 from toolmason._core.call.route import Route
 from toolmason._core.define.context import ToolContext
-from toolmason._core.run.call_log import get_log_id, log_failure
+from toolmason._core.run.call_log import CALL_LOG, get_log_id, log_failure, select_secrets
 from toolmason._core.run.execute import (
     NEVER_CANCELLED,
     Cancellation,
@@ -195,7 +196,17 @@ async def make_failure(route: Route, error: BaseException, failed: FailedCall) -
             call_error.message = scrub(call_error.message, route.context, failed.context)
             call_error.args = (call_error.message,)
         call_id = make_call_id() if call_id is None else call_id
-        log_failure(call_error, call_id, failed.arguments, route.context, failed.context)
+        log_failure(
+            call_error,
+            call_id,
+            failed.arguments,
+            route.context,
+            failed.context,
+            # Only for the levels that show messages: it searches the schema.
+            select_secrets(route.tool.definition.input_schema, failed.arguments)
+            if CALL_LOG.isEnabledFor(INFO)
+            else None,
+        )
     if callable(route.on_error):
         result = await _apply_error_function(route, call_error)
     else:

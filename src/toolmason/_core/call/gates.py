@@ -21,6 +21,7 @@ from toolmason._core.run.execute import (
     await_with_timeout,
     call_user_function,
 )
+from toolmason._core.run.metrics import measure
 from toolmason._core.values.content import Text
 from toolmason._core.values.policy import INHERIT, Retry
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, replace_result
@@ -56,6 +57,7 @@ def find_repeated_result(run: RunState, key: Hashable, name: str, call_id: str) 
     Raises:
         LimitExceeded: the call was already answered with it.
     """
+    measure("toolmason.tool.repeats", 1, {"gen_ai.tool.name": name})
     repeated = run.find_repeat(key, name)
     return None if repeated is None else _append_note(repeated, call_id, _REPEAT_NOTE)
 

@@ -25,6 +25,7 @@ from toolmason._core.call.render import Renderer, Writer, make_renderer, make_wr
 from toolmason._core.define.context import ContextLike, ToolContext, get_trace_options, make_context
 from toolmason._core.define.tool import CompiledTool, RenamedTool, Tool, compile_tool, get_root
 from toolmason._core.run.dependencies import add_dependencies, has_dependencies
+from toolmason._core.run.metrics import is_metering, measure
 from toolmason._core.run.progress import OnProgress
 from toolmason._core.run.slots import Semaphore
 from toolmason._core.values.policy import (
@@ -128,7 +129,7 @@ class Route:
     middleware: tuple[list[Middleware], ...]
     """Middleware of each toolbox, outermost first. The lists may grow."""
     hooks: Collection[Any]
-    """Truthy if there is any middleware. Of one toolbox, the list itself."""
+    """Truthy if there is any middleware, or a meter provider. Of one toolbox, the list itself."""
     has_ordered_values: bool
     """True if the bound values are always in the order of the parameters."""
     trace: TraceOptions
@@ -184,13 +185,21 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         store=store,
         semaphores=_get_semaphores(tool, chain),
         middleware=tuple(policy.state.middleware for policy in reversed(chain)),
-        hooks=chain[0].state.middleware if len(chain) == 1 else HookLists(policy.state.middleware for policy in chain),
+        hooks=_find_hooks(chain),
         has_ordered_values=compiled.function is not None
         and not compiled.accepts_extra
         and compiled.on_arguments is None,
-        trace=get_trace_options(context),
+        trace=get_trace_options(context, options.record),
         opens_tickets=options.may_open_ticket,
     )
+
+
+def _find_hooks(chain: PolicyChain) -> Collection[Any]:
+    if is_metering():
+        return (measure,)  # without a tracer provider, a call that has no hooks is not looked at
+    if len(chain) == 1:
+        return chain[0].state.middleware
+    return HookLists(policy.state.middleware for policy in chain)
 
 
 def get_result_origin(tool: Tool) -> str:

@@ -16,7 +16,7 @@ from pydantic_core import to_json
 from typing_extensions import TypeVar
 
 from toolmason._core.values.call_state import CallRun, CallState
-from toolmason._core.values.policy import TraceOptions
+from toolmason._core.values.policy import Record, TraceOptions
 from toolmason._core.values.results import ToolCall
 from toolmason._secrets import make_record_safe, scrub
 from toolmason.errors import ConfigError, DefinitionError, clip
@@ -383,10 +383,16 @@ def get_model_options(context: ToolContext[Any]) -> dict[str, float]:
     return {} if config is None else config.model_options
 
 
-def get_trace_options(context: ToolContext[Any]) -> TraceOptions:
-    """Return what the configuration lets the log and the spans of calls show."""
+def get_trace_options(context: ToolContext[Any], record: Record | None = None) -> TraceOptions:
+    """Return what the log and the spans of calls show: as the tool says in `record=`, else as the configuration."""
     config = context._config  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - same module
-    return TraceOptions() if config is None else TraceOptions(config.include_content, config.spring_names)
+    if config is None:
+        return _TRACE_OPTIONS[record or "size"]
+    return TraceOptions(record or ("full" if config.include_content else "size"), config.spring_names)
+
+
+_TRACE_OPTIONS: Final = {content: TraceOptions(content) for content in ("none", "size", "shape", "full")}
+"""Options without a configuration. Shared, because a large toolbox has thousands of routes."""
 
 
 _ACCEPTED_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict, Unpack
 
 from toolmason._core.values.definition import Converter, Extra, ToolOptions
 from toolmason._core.values.messages import Role
-from toolmason._core.values.policy import Inherit, OnError, Rate, Retry, RunsOn, Timeout
+from toolmason._core.values.policy import Inherit, OnError, Rate, Record, Retry, RunsOn, Timeout
 from toolmason._explain import explain_arguments
 from toolmason._value import Value
 from toolmason.errors import DefinitionError, clip
@@ -115,6 +115,7 @@ class ToolOptionKeywords(TypedDict, total=False):
     tags: Iterable[str]
     meta: Mapping[str, Any] | None
     substitute_result: bool
+    record: Record | None
     external: bool
 
 

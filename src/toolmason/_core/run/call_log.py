@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
 from toolmason._core.values.results import ToolResult
-from toolmason._secrets import LOGGED_NAMES, MASK, format_stack, make_record_safe, scrub
+from toolmason._secrets import LOGGED_NAMES, MASK, format_stack, iter_secrets, make_record_safe, scrub
 from toolmason._text import safe_str, to_line
 from toolmason.errors import ToolCallError, ToolCancelled
 
@@ -21,6 +22,10 @@ CALL_LOG_LEVELS: Final[dict[int, bool]] = vars(CALL_LOG).get("_cache", {})
 """Answers of `CALL_LOG.isEnabledFor` that logging keeps until a level changes; asking takes a twentieth of a call."""
 MAX_CONTENT_CHARS: Final = 500
 """Maximum length of logged arguments, and of a logged result."""
+_MAX_SHAPE_NODES: Final = 200
+"""Maximum number of values whose types a shape shows."""
+_MAX_SCHEMA_NODES: Final = 2000
+"""Maximum number of parts of a schema in which secret fields are searched."""
 
 
 for _name in ("toolmason", "toolmason.mcp", "toolmason.mcp_server"):  # CALL_LOG has messages that are safe already
@@ -31,11 +36,24 @@ def log_call(result: ToolResult, arguments: Any, *, has_content: bool = False) -
     """Log the outcome of a call, and with `has_content` its arguments and its result."""
     outcome = "ok" if result.error is None else result.error.code
     name, call_id = to_line(result.name), to_line(result.call_id)
+    extra = _make_extra(name, call_id, result.error) | {"toolmason.duration": result.duration}
     if has_content:
         texts = (show_content(arguments), show_content(result.text))
-        CALL_LOG.debug("%s [%s] %s in %.1f ms: %s -> %s", name, call_id, outcome, result.duration * 1000, *texts)
+        CALL_LOG.debug(
+            "%s [%s] %s in %.1f ms: %s -> %s", name, call_id, outcome, result.duration * 1000, *texts, extra=extra
+        )
     else:
-        CALL_LOG.debug("%s [%s] %s in %.1f ms", name, call_id, outcome, result.duration * 1000)
+        CALL_LOG.debug("%s [%s] %s in %.1f ms", name, call_id, outcome, result.duration * 1000, extra=extra)
+
+
+def _make_extra(name: str, call_id: str, error: ToolCallError | None) -> dict[str, Any]:
+    """Return the fields of a log record. They have the names that the attributes of a span have."""
+    extra = {"gen_ai.tool.name": name, "gen_ai.tool.call.id": call_id}
+    if error is not None:
+        extra["error.type"] = error.code
+        if error.log_id:
+            extra["toolmason.error.id"] = error.log_id
+    return extra
 
 
 def log_failure(error: ToolCallError, call_id: str, *data: Any) -> None:
@@ -52,19 +70,20 @@ def log_failure(error: ToolCallError, call_id: str, *data: Any) -> None:
         return
     name, call_id = to_line(error.tool), to_line(call_id)
     if is_answer:
-        CALL_LOG.info(
-            "%s [%s] answered with an error: %s", name, call_id, to_line(scrub(error.message, *map(_parse, data)))
-        )
+        message = to_line(scrub(error.message, *map(_parse, data)))
+        extra = _make_extra(name, call_id, error)
+        CALL_LOG.info("%s [%s] answered with an error: %s", name, call_id, message, extra=extra)
         return
     cause = error.__cause__ or error
     error_id = get_log_id(error)
-    CALL_LOG.warning("%s [%s] failed, id %s: %s%s", name, call_id, error_id, type(cause).__name__, _get_place(cause))
+    extra, kind = _make_extra(name, call_id, error), type(cause).__name__
+    CALL_LOG.warning("%s [%s] failed, id %s: %s%s", name, call_id, error_id, kind, _get_place(cause), extra=extra)
     if CALL_LOG.isEnabledFor(logging.INFO):
-        message = error.message if cause is error else safe_str(cause)
-        CALL_LOG.info("%s [%s] failure %s: %s", name, call_id, error_id, to_line(scrub(message, *map(_parse, data))))
+        message = to_line(scrub(error.message if cause is error else safe_str(cause), *map(_parse, data)))
+        CALL_LOG.info("%s [%s] failure %s: %s", name, call_id, error_id, message, extra=extra)
     if CALL_LOG.isEnabledFor(logging.DEBUG):
         stack = format_stack(cause, *map(_parse, data))
-        CALL_LOG.debug("%s [%s] failure %s, stack:\n%s", name, call_id, error_id, stack)
+        CALL_LOG.debug("%s [%s] failure %s, stack:\n%s", name, call_id, error_id, stack, extra=extra)
 
 
 def get_log_id(error: ToolCallError) -> str:
@@ -81,12 +100,57 @@ def _get_place(error: BaseException) -> str:
     return "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
 
 
-def show_content(content: Any) -> str:
-    """Return arguments or a result as one short line, without the values of fields that name a secret."""
+def show_content(content: Any, secret_names: Collection[str] = (), max_chars: int = MAX_CONTENT_CHARS) -> str:
+    """Return arguments or a result as one short line, without the values of fields that name a secret.
+
+    `secret_names` are further names. What looks like a key, and secrets of the settings, are masked as well.
+    """
     content = _parse(content)
-    text = content if isinstance(content, str) else to_json(_mask(content), serialize_unknown=True).decode()
-    line = to_line(text)
+    if not isinstance(content, str):
+        content = to_json(_mask(content, secret_names), serialize_unknown=True).decode()
+    line = to_line(scrub(content))
+    return line if len(line) <= max_chars else f"{line[:max_chars]}…"
+
+
+def describe_shape(content: Any) -> str:
+    """Return the types and sizes in arguments or a result as one short line, without a value."""
+    spare = _MAX_SHAPE_NODES
+
+    def describe(value: Any) -> Any:
+        nonlocal spare
+        spare -= 1
+        if spare < 0:
+            return MASK
+        if isinstance(value, Mapping):
+            return {str(key): describe(item) for key, item in islice(value.items(), max(0, spare) + 1)}
+        if isinstance(value, list | tuple):
+            return [*map(describe, value[:1]), f"{len(value)} items"] if len(value) > 1 else [*map(describe, value)]
+        return f"str, {len(value)} characters" if isinstance(value, str) else type(value).__name__
+
+    line = to_line(scrub(to_json(describe(_parse(content))).decode()))
     return line if len(line) <= MAX_CONTENT_CHARS else f"{line[:MAX_CONTENT_CHARS]}…"
+
+
+def find_secret_names(schema: Any) -> frozenset[str]:
+    """Return the names of the fields that a schema declares as secret, as that of a `SecretStr` does."""
+    names: set[str] = set()
+    found, spare = [schema], _MAX_SCHEMA_NODES
+    while found and (spare := spare - 1):
+        node = found.pop()
+        if isinstance(node, Mapping):
+            for name, field in node.items():
+                if isinstance(field, Mapping) and (field.get("format") == "password" or field.get("writeOnly") is True):
+                    names.add(str(name))
+            found += node.values()
+        elif isinstance(node, list | tuple):
+            found += node
+    return frozenset(names)
+
+
+def select_secrets(schema: Any, arguments: Any) -> dict[str, list[Any]]:
+    """Return the values of arguments that a schema declares as secret, under a name that says so."""
+    names = find_secret_names(schema)
+    return {"secret": list(iter_secrets(_parse(arguments), rf"^({'|'.join(map(re.escape, names))})$"))} if names else {}
 
 
 def _parse(content: Any) -> Any:
@@ -100,7 +164,10 @@ def _parse(content: Any) -> Any:
         return text
 
 
-def _mask(content: Any) -> Any:
+def _mask(content: Any, secret_names: Collection[str] = ()) -> Any:
     if isinstance(content, Mapping):
-        return {str(key): MASK if re.search(LOGGED_NAMES, str(key)) else _mask(value) for key, value in content.items()}
-    return [_mask(item) for item in content] if isinstance(content, list | tuple) else content
+        return {
+            str(key): MASK if key in secret_names or re.search(LOGGED_NAMES, str(key)) else _mask(value, secret_names)
+            for key, value in content.items()
+        }
+    return [_mask(item, secret_names) for item in content] if isinstance(content, list | tuple) else content

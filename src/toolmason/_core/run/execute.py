@@ -19,8 +19,10 @@ from toolmason._core.define.context import ToolContext
 from toolmason._core.define.invocation import get_function_kind
 from toolmason._core.define.tool import CompiledTool
 from toolmason._core.run import eager_task
-from toolmason._core.run.processes import CallNotStarted, WorkerDied, get_process_pool, pickle_call
+from toolmason._core.run.metrics import measure
+from toolmason._core.run.processes import CallNotStarted, Worker, WorkerDied, get_process_pool, pickle_call
 from toolmason._core.run.threads import Job, get_thread_pool
+from toolmason._core.run.tracing import inject_context, open_span
 from toolmason._core.values.call_state import CallState
 from toolmason._core.values.policy import EngineSettings, RunsOn
 
@@ -94,13 +96,18 @@ class Attempt:
     cancellation: Cancellation = NEVER_CANCELLED
 
 
-async def run_attempt(attempt: Attempt) -> Any:
-    """Run a tool and return its value.
+async def run_attempt(attempt: Attempt, *, in_span: bool = False) -> Any:
+    """Run a tool and return its value. An attempt after the first has a span.
 
     Raises:
         DeadlinePassed: the tool did not finish in time.
         BaseException: any exception of the tool, or the caller's own cancellation.
     """
+    if (number := attempt.state.attempt) > 1 and not in_span:
+        tool = {"gen_ai.tool.name": attempt.name}
+        measure("toolmason.tool.retries", 1, tool)
+        with open_span(f"retry {attempt.name}", {**tool, "toolmason.attempt": number}):
+            return await run_attempt(attempt, in_span=True)
     loop = asyncio.get_running_loop()
     if attempt.runs_on == "process":
         return await _run_in_process(attempt, loop)
@@ -321,14 +328,27 @@ async def _run_in_process(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> 
 
 async def _run_in_worker(payload: bytes, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
     pool = get_process_pool(attempt.settings.processes)
-    report = attempt.state.report
+    tool = {"gen_ai.tool.name": attempt.name}
+    measure("toolmason.queue.depth", 1, tool)
     try:
-        worker, remaining = await pool.acquire(attempt.seconds)
+        with open_span(f"wait_for_process {attempt.name}", tool):
+            worker, remaining = await pool.acquire(attempt.seconds)
     except TimeoutError:
         raise DeadlinePassed(attempt.seconds or 0.0) from None
-    is_reusable = False
+    finally:
+        measure("toolmason.queue.depth", -1, tool)
+    with open_span(f"run_in_process {attempt.name}", {**tool, "process.pid": worker.process.pid}):
+        return await _run_job(worker, remaining, payload, attempt, loop)
+
+
+async def _run_job(
+    worker: Worker, remaining: float | None, payload: bytes, attempt: Attempt, loop: asyncio.AbstractEventLoop
+) -> Any:
+    """Run a call in a worker process until its deadline."""
+    pool, report = get_process_pool(attempt.settings.processes), attempt.state.report
+    carrier, is_reusable = inject_context({}), False
     try:
-        job = Job(lambda: worker.run(payload, report), copy_context(), loop)
+        job = Job(lambda: worker.run(payload, report, carrier), copy_context(), loop)
         get_thread_pool(attempt.settings.threads).submit(job)
         timer = None
         if remaining is not None:

@@ -17,12 +17,13 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from toolmason._core.define.context import report_progress_to
 from toolmason._core.run.slots import Semaphore
+from toolmason._core.run.tracing import use_context
 from toolmason._pickling import make_error_picklable
 from toolmason.errors import ConfigError, ToolmasonError
 
@@ -76,8 +77,8 @@ class Worker:
         except (EOFError, OSError):
             return False
 
-    def run(self, payload: bytes, report: Callable[..., None] | None) -> Any:
-        """Run a call in the process. Blocks until the call finishes or the process ends.
+    def run(self, payload: bytes, report: Callable[..., None] | None, carrier: Mapping[str, str]) -> Any:
+        """Run a call in the process, in the trace of `carrier`. Blocks until the call finishes or the process ends.
 
         Raises:
             WorkerDied: the process ended.
@@ -89,7 +90,7 @@ class Worker:
         kind: str = "progress"
         data: Any = None
         try:
-            self.pipe.send_bytes(pickle.dumps((self.calls, payload, self._find_new_path())))
+            self.pipe.send_bytes(pickle.dumps((self.calls, payload, self._find_new_path(), carrier)))
             while kind == "progress":
                 number, kind, data = pickle.loads(self.pipe.recv_bytes())  # noqa: S301 - from our own worker
                 if number != self.calls:
@@ -326,11 +327,14 @@ def _exit_with_parent(lifeline: Any) -> None:
 def _run_payload(payload: bytes, pipe: Any) -> bytes:
     import pickle  # noqa: PLC0415 - as above
 
-    number, payload, path = pickle.loads(payload)  # noqa: S301 - from the process that started this one
+    number, payload, path, carrier = pickle.loads(payload)  # noqa: S301 - from the process that started this one
     if path is not None:
         sys.path[:] = path
     try:
-        with report_progress_to(lambda *report: pipe.send_bytes(pickle.dumps((number, "progress", report)))):
+        with (
+            report_progress_to(lambda *report: pipe.send_bytes(pickle.dumps((number, "progress", report)))),
+            use_context(carrier),
+        ):
             function, names, values = pickle.loads(payload)  # noqa: S301 - from the process that started this one
             positional = [values.pop(name) for name in names]
             value = _resolve_value(function(*positional, **values))

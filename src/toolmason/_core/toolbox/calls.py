@@ -19,7 +19,7 @@ from toolmason._core.call.route import CallOptions, Route
 from toolmason._core.define.context import get_trace_options
 from toolmason._core.run.call_log import CALL_LOG, log_call, log_failure
 from toolmason._core.run.execute import NEVER_CANCELLED, DeadlinePassed, await_with_timeout
-from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API, is_tracing, trace_call, trace_refused
+from toolmason._core.run.tracing import LOADED_MODULES, TRACE_API, is_observed, trace_call, trace_refused
 from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.state import ToolboxState
 from toolmason._core.values.policy import INHERIT, Inherit, OnError
@@ -72,7 +72,7 @@ class Calls:
         """Run a call of a known tool through its middleware and steps, in a span if the program traces calls."""
         if route.opens_tickets and options.run is not None and options.run.open_ticket is not None:
             return options.run.open_ticket(self.run, route, call, options)
-        if TRACE_API in LOADED_MODULES and getattr(LOADED_MODULES[TRACE_API], PROVIDER, None):
+        if TRACE_API in LOADED_MODULES and is_observed():
             run = functools.partial(self._run, route, call, options)
             return trace_call(route.tool.definition, call, route.trace, run)
         return self._run(route, call, options)
@@ -103,7 +103,7 @@ class Calls:
         result = replace_result(failed, call_id=call.id, name=call.name, attempts=0)
         if CALL_LOG.isEnabledFor(DEBUG):
             log_call(result, call.arguments, has_content=get_trace_options(policy.context).has_content)
-        if is_tracing():
+        if is_observed():
             trace_refused(call, result)
         return result
 

@@ -20,6 +20,7 @@ from toolmason._core.values.policy import (
     Inherit,
     OnError,
     Rate,
+    Record,
     Retry,
     RunsOn,
     Timeout,
@@ -161,6 +162,9 @@ class ToolOptions(Value):
     """Data for the application and its adapters; the model does not see it."""
     substitute_result: bool = False
     """True to expand `${parameter}` in text results. Off by default because file contents may contain such text."""
+    record: Record | None = None
+    """Content of spans and of the log: `"none"`, the `"shape"` of arguments and results (types and sizes) or, with
+    secrets masked, `"full"`. `None`: sizes, or all if the setting `tools.include_content` is true."""
     external: bool = False
     """True if the application or its front end runs the calls. The function gives only the schema."""
 
@@ -173,6 +177,8 @@ class ToolOptions(Value):
             raise DefinitionError(f"tags={set(self.tags)!r}: must be strings.")
         if self.repeats not in ("detect", "allow"):
             raise DefinitionError(f'repeats={self.repeats!r}: must be "detect" or "allow".')
+        if self.record not in (None, "none", "shape", "full"):
+            raise DefinitionError(f'record={self.record!r}: must be "none", "shape" or "full", or omitted.')
         if self.ticket_after is not None and not self.ticket_after >= 0:
             raise DefinitionError(f"ticket_after={self.ticket_after!r}: must be at least 0 seconds, or omitted.")
         check_runs_on(self.runs_on)

@@ -120,14 +120,23 @@ def check_on_error(on_error: Any) -> None:
         )
 
 
+Record: TypeAlias = Literal["none", "shape", "full"]
+"""Content of the spans and the log of a tool's calls."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TraceOptions(Value):
     """Contents of the log and the spans of calls."""
 
-    has_content: bool = False
-    """True to show arguments and results."""
+    content: Literal["none", "size", "shape", "full"] = "size"
+    """Part of arguments and results that a span shows."""
     has_spring_names: bool = False
     """True to add the attributes of Spring AI to spans."""
+
+    @property
+    def has_content(self) -> bool:
+        """True if the log and the spans show arguments and results."""
+        return self.content == "full"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from toolmason._core.run.metrics import measure
+from toolmason._core.run.tracing import open_span
 from toolmason._core.values.messages import dump_result
 from toolmason._explain import explain_arguments
 from toolmason.chat.durable.effects import (
@@ -249,6 +251,19 @@ class _JournaledRun:
     async def perform(
         self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None
     ) -> Any:
+        attributes = {"toolmason.run.id": self.run, "toolmason.effect.key": effect.key}
+        with open_span(f"effect {effect.name}", attributes) as span:
+            outcome, is_replayed = await self._perform(effect, work, serializer, reconciler)
+            if span is not None:
+                span.set({"toolmason.effect.replayed": is_replayed})
+        if is_replayed:
+            measure("toolmason.cache.hits", 1, {"toolmason.cache": "journal"})
+        return outcome
+
+    async def _perform(
+        self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None
+    ) -> tuple[Any, bool]:
+        """Return the outcome of an effect, and True if the journal had it."""
         try:
             stored = await self._begin_effect(effect)
         except UnknownOutcome:
@@ -258,19 +273,19 @@ class _JournaledRun:
                 raise
             if isinstance(answer, Completed):
                 await self._write_outcome(effect, "done", json.dumps(serializer.dump(answer.value)))
-                return answer.value
+                return answer.value, True
             stored = await self._begin_effect(effect, again=True)
         if stored is not None:
             data = self.file.load_json(stored)
             try:
-                return serializer.load(data)
+                return serializer.load(data), True
             except (ValueError, TypeError, LookupError, AttributeError, ToolmasonError) as error:
                 raise self.file.make_damage_error(error) from error
         outcome = await work()
         dumped = serializer.dump(outcome)
         outcome_json = None if dumped is None else json.dumps(dumped, default=str)
         await self._write_outcome(effect, "waits" if outcome_json is None else "done", outcome_json)
-        return outcome
+        return outcome, False
 
     async def _begin_effect(self, effect: RunEffect, *, again: bool = False) -> str | None:
         """Record the start of an effect. Return its outcome if it already has one."""

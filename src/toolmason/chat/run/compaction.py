@@ -22,6 +22,7 @@ from toolmason.chat.durable.effects import REPLY_SERIALIZER, RunEffect
 from toolmason.chat.memory import estimate_tokens
 from toolmason.chat.run.plan import RunPlan
 from toolmason.chat.run.spending import Price
+from toolmason.chat.run_spans import trace_turn
 from toolmason.errors import ConfigError
 from toolmason.models.by_name import model as make_model
 from toolmason.models.protocol import Model
@@ -160,7 +161,8 @@ class Compactor:
         request = ModelRequest([Message("system", _INSTRUCTIONS), Message("user", _fence("conversation", transcript))])
         try:
             async with asyncio.timeout(self.plan.get_remaining_seconds()):
-                reply: ModelReply = await model.respond(request)
+                work = partial(model.respond, request)
+                reply = await trace_turn(model, self.plan.box, request, self.compact.price, work)
         except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the run
             return ModelReply(Message("assistant", f"{type(error).__name__}: {error!s:.200}"))
         for budget in self.plan.budgets:

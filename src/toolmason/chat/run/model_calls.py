@@ -5,16 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
+from functools import partial
 
+from toolmason._core.run.metrics import METER, METERS
+from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API
 from toolmason._core.toolbox.exchange import Finished, ModelReply, ModelRequest
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
 from toolmason.chat.run.plan import RunPlan
+from toolmason.chat.run_spans import trace_turn
 from toolmason.errors import ModelError
 
 
-def call_model(plan: RunPlan, request: ModelRequest) -> Awaitable[ModelReply]:
-    """Ask the model for one turn."""
+def call_model(plan: RunPlan, request: ModelRequest, *, in_span: bool = False) -> Awaitable[ModelReply]:
+    """Ask the model for one turn, in a span if the program traces."""
+    if (
+        not in_span
+        and TRACE_API in LOADED_MODULES
+        and (getattr(LOADED_MODULES[TRACE_API], PROVIDER, None) or getattr(LOADED_MODULES.get(METERS), METER, None))
+    ):
+        work = partial(call_model, plan, request, in_span=True)
+        return trace_turn(plan.model, plan.box, request, plan.spending.price, work)
     if plan.budgets:
         return _call_on_budget(plan, request)
     if plan.emit is None and plan.limits.seconds is None:

@@ -98,6 +98,8 @@ class PreparedRun:
         await run.finish_with(await step(turn))
 
 
+PrepareRun: TypeAlias = Callable[[RequestTools], Coroutine[Any, Any, PreparedRun]]
+"""Function that prepares a run with its tools."""
 Prepare: TypeAlias = Callable[[Callable[[Event], None] | None, RequestTools], Coroutine[Any, Any, PreparedRun]]
 """Function that prepares a run: of the function that emits its events, and its tools."""
 

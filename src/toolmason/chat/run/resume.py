@@ -61,7 +61,17 @@ def make_resume_options(  # noqa: PLR0913 - one parameter for each option
     given = take_results(reply, results)
     conversation, run = reply.conversation, reply.run
     return SendOptions(
-        tools, add_tools, context, conversation, tool_choice, limits, run, output, attempts, results=given
+        tools,
+        add_tools,
+        context,
+        conversation,
+        tool_choice,
+        limits,
+        run,
+        output,
+        attempts,
+        results=given,
+        trace=reply.trace,
     )
 
 

@@ -18,6 +18,7 @@ from toolmason._core.call.call_policy import run_in_time
 from toolmason._core.call.deadlines import Deadline
 from toolmason._core.catalog.catalog import READ_RESULT
 from toolmason._core.run.execute import call_user_function
+from toolmason._core.run.tracing import get_traceparent, link_current
 from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.definition import ToolDefinition
@@ -123,17 +124,19 @@ class Run:
         Raises:
             ConfigError: the run was started with other messages.
         """
+        trace = get_traceparent()  # not in the thread of the journal, which has no span
 
         def facts() -> dict[str, Any]:
             messages_by_kind = {"asked": new, "before": self.messages, "system": self.system}
             dumped = {name: [message.to_dict() for message in messages] for name, messages in messages_by_kind.items()}
             tickets = [] if self.plan.tickets is None else self.plan.tickets.ids
-            given = {"model": self.plan.model.name, "conversation": self.plan.conversation}
+            given = {"model": self.plan.model.name, "conversation": self.plan.conversation, "trace": trace}
             return {**dumped, **given, **({"tickets": tickets} if tickets else {})}
 
         recorded = await execution.begin(facts)
         if recorded is None:
             return
+        link_current(str(recorded.get("trace", "")))
         if self.plan.tickets is not None or "tickets" in recorded:
             get_tickets(self.plan).ids[:] = recorded.get("tickets", ())
         if recorded["asked"] != [message.to_dict() for message in new]:

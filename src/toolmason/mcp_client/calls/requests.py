@@ -12,6 +12,7 @@ from mcp_types import CallToolResult, EmptyResult, PingRequest
 from pydantic import BaseModel
 
 from toolmason._core.define.context import ToolContext
+from toolmason._core.run.tracing import inject_context
 from toolmason._core.values.mcp_client import UpstreamCaller
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.calls.forwarding import forward, make_request_key
@@ -36,7 +37,7 @@ class ToolRequest:
     async def __call__(self, client: Any, session: UpstreamSession) -> CallToolResult:
         """Send the call."""
         with session.forwarded.track(self.caller) as forwarded:
-            meta = None if self.meta is None else dict(self.meta)
+            meta = inject_context(dict(self.meta or {})) or None
             if forwarded is None:
                 if self.pending_tasks is not None:
                     return await self._call_or_wait(client, session, meta, self.pending_tasks)

@@ -12,6 +12,7 @@ from contextvars import Context
 from typing import Final
 
 from toolmason._core.remote.servers import CONFIRM_SECONDS
+from toolmason._core.run.metrics import measure
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.lists.fetch_lists import ServerLists
 from toolmason.mcp_client.lists.trust import SeenTools
@@ -85,6 +86,7 @@ class ListCache:
             await self._confirm(self.lists)
         cached, error = self.lists, self._slow_error
         if cached.is_fresh and (cached.has_ttl or not revalidate):
+            measure("toolmason.cache.hits", 1, {"toolmason.cache": "list"})
             return cached
         if error is not None and self._is_retrying():
             reason = f"{error.reason}; retrying in the background"

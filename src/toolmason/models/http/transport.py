@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from pydantic_core import from_json, to_json
 
+from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API, ActiveSpan
 from toolmason._wire import parse_retry_after
 from toolmason.errors import ModelError, clip
 from toolmason.models.http.redaction import find_secrets
@@ -25,6 +28,7 @@ except ImportError as missing:  # pragma: no cover - the test suite has it
 
 _REDIRECT_STATUS: Final = 300
 _ERROR_STATUS: Final = 400
+_NO_SPAN: Final[AbstractContextManager[ActiveSpan | None]] = nullcontext()
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of a response, decompressed."""
 MAX_STREAM_BYTES: Final = 4 * MAX_BODY_BYTES
@@ -66,6 +70,16 @@ class Transport:
             client = self._clients[loop] = httpx2.AsyncClient(**self._options)
         return client
 
+    def _open_span(self, attempt: int = 0) -> ActiveSpan:
+        """Return the span of one HTTP request. Path and query of the URL may hold a key, so it has only the host."""
+        url = urlsplit(self._endpoint.url)
+        attributes: dict[str, Any] = {"http.request.method": "POST", "server.address": url.hostname or ""}
+        if url.port is not None:
+            attributes["server.port"] = url.port
+        if attempt:
+            attributes["http.request.resend_count"] = attempt
+        return ActiveSpan("POST", attributes, "client", is_current=False)
+
     def _start(self, body: Mapping[str, Any], url: str, accept: str) -> Coroutine[Any, Any, httpx2.Response]:
         """Return a coroutine that sends a request and returns the response, without its body."""
         endpoint = self._endpoint
@@ -86,13 +100,20 @@ class Transport:
         """
         for attempt in count():
             try:
-                response = await self._start(body, self._endpoint.url, "application/json")
-                try:
-                    content = await self._read_body(response)
-                finally:
-                    await response.aclose()
-                if response.status_code >= _REDIRECT_STATUS:
-                    raise self._make_status_error(response, content)
+                with (
+                    self._open_span(attempt)
+                    if getattr(LOADED_MODULES.get(TRACE_API), PROVIDER, None)
+                    else _NO_SPAN as span
+                ):
+                    response = await self._start(body, self._endpoint.url, "application/json")
+                    try:
+                        content = await self._read_body(response)
+                    finally:
+                        await response.aclose()
+                    if span is not None:
+                        span.set({"http.response.status_code": response.status_code})
+                    if response.status_code >= _REDIRECT_STATUS:
+                        raise self._make_status_error(response, content)
                 return self._parse_json(content)
             except (ModelError, httpx2.RequestError) as error:
                 model_error = self._to_model_error(error)
@@ -108,17 +129,20 @@ class Transport:
         """
         stream = EventStream(self._endpoint.provider)
         try:
-            response = await self._start(body, self._endpoint.stream_url, "text/event-stream")
-            try:
-                if response.status_code >= _REDIRECT_STATUS:
-                    raise self._make_status_error(response, await self._read_body(response))
-                async for piece in self._iterate_stream(response):
-                    for event in stream.feed(piece):
+            with self._open_span() if getattr(LOADED_MODULES.get(TRACE_API), PROVIDER, None) else _NO_SPAN as span:
+                response = await self._start(body, self._endpoint.stream_url, "text/event-stream")
+                try:
+                    if span is not None:
+                        span.set({"http.response.status_code": response.status_code})
+                    if response.status_code >= _REDIRECT_STATUS:
+                        raise self._make_status_error(response, await self._read_body(response))
+                    async for piece in self._iterate_stream(response):
+                        for event in stream.feed(piece):
+                            yield event
+                    for event in stream.end():
                         yield event
-                for event in stream.end():
-                    yield event
-            finally:
-                await response.aclose()
+                finally:
+                    await response.aclose()
         except httpx2.RequestError as error:
             raise self._to_model_error(error) from error
 

@@ -33,6 +33,7 @@ _CHOICES: Final[Mapping[str, tuple[object, ...]]] = {
     "extra": ("ignore", "forbid", "allow"),
     "runs_on": (None, "loop", "thread", "process"),
     "repeats": ("detect", "allow"),
+    "record": ("none", "shape", "full"),
     "role": ("user", "assistant", "system"),
     "on_error": ("message", "redact", "raise"),
 }
