@@ -68,5 +68,7 @@ def test_the_validator_sees_a_wrong_metric_and_a_wrong_span():
     assert (validator.spans, validator.values, validator.take()) == (1, 1, [])
 
 
-def test_without_a_meter_provider_nothing_is_measured():
+def test_without_a_meter_provider_nothing_is_measured(monkeypatch):
+    monkeypatch.setattr("opentelemetry.metrics._internal._METER_PROVIDER", None)
+
     measure("no such metric", 1, {})

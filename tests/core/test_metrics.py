@@ -2,6 +2,7 @@
 
 import asyncio
 
+import anyio
 import pytest
 
 from toolmason import Allow, Deny, Retry, Toolbox, tool
@@ -107,3 +108,20 @@ async def test_the_depth_of_the_queue_rises_and_falls(metrics):
 
     name = {"gen_ai.tool.name": "work"}
     assert depths == [[(name, 2)], [(name, 1)], [(name, 0)]]
+
+
+async def test_metrics_change_nothing_about_how_a_call_is_cancelled(metrics):
+    ended = []
+
+    @tool
+    async def slow() -> None:
+        """Wait."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(1)
+
+    with anyio.move_on_after(0.02) as scope:
+        await Toolbox(slow).call("slow")
+
+    assert (scope.cancelled_caught, ended) == (True, [1])

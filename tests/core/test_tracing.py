@@ -71,6 +71,13 @@ async def test_with_the_setting_a_span_has_content_without_secrets(spans):
     assert bad.attributes["gen_ai.tool.call.arguments"] == '{"password":"…"}'
 
 
+def nested(depth):
+    value = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 class Login(BaseModel):
     """Login of a user."""
 
@@ -129,6 +136,33 @@ async def test_content_is_masked_by_name_by_type_and_by_pattern(spans):
     shown = span.attributes["gen_ai.tool.call.arguments"]
     assert shown == '{"login":{"user":"ada","pin":"…"},"api_key":"…","note":"…"}'
     assert span.attributes["gen_ai.tool.call.result"] == "ada …"
+
+
+@pytest.mark.parametrize("record", [None, "shape", "full"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param({"text": b"\xff"}, id="bytes"),
+        pytest.param({"text": "\ud800"}, id="a lone surrogate"),
+        pytest.param({"text": float("nan")}, id="NaN"),
+        pytest.param({"text": nested(5000)}, id="deep"),
+        pytest.param("{" * 5000, id="not JSON"),
+        pytest.param(b"\xff", id="not text"),
+    ],
+)
+async def test_no_arguments_can_break_the_span_or_the_call(arguments, record, spans, caplog):
+    caplog.set_level("DEBUG", "toolmason")
+
+    @tool(record=record)
+    async def take(text: str) -> str:
+        """Take a text."""
+        return text
+
+    result = await Toolbox(take).call(ToolCall("id\ud800", "take", arguments))
+
+    [span] = spans
+    assert span.attributes.get("error.type") == (None if result.error is None else result.error.code)
+    span.to_json().encode()
 
 
 def test_a_shape_is_bounded_and_has_no_value():

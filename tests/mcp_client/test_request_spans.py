@@ -122,7 +122,9 @@ async def test_the_sdk_writes_no_span_for_requests_of_a_toolbox(box, spans):
     assert {span.instrumentation_scope.name for span in spans.all} == {"toolmason"}
 
 
-async def test_the_sdk_keeps_the_spans_of_other_clients(box, spans):
+async def test_the_sdk_keeps_the_spans_of_other_clients(box, spans, monkeypatch):
+    # The SDK keeps the tracer of the provider that was set first in this process.
+    monkeypatch.setattr("mcp.shared._otel._tracer", trace.get_tracer("mcp-python-sdk"))
     async with Client(make_server(Handlers(box)), mode="legacy") as client:
         await client.call_tool("add", {"a": 1, "b": 2})
 

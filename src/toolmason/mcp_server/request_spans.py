@@ -54,7 +54,8 @@ def _open_span(request: Request, labels: Mapping[str, Any]) -> ActiveSpan:
     target = labels.get("gen_ai.tool.name", "")
     name = request.method if target in ("", "_OTHER") else f"{request.method} {target}"
     meta, ambient = request.params.get("_meta") or {}, get_traceparent()
-    span = ActiveSpan(name, attributes, "server", extract_context(meta))
-    if ambient != meta.get("traceparent"):
+    parent = extract_context(meta)
+    span = ActiveSpan(name, attributes, "server", parent)
+    if parent is not None and ambient != meta.get("traceparent"):
         span.link(ambient)  # such as the span of the HTTP server
     return span

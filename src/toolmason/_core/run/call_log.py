@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -107,9 +107,17 @@ def show_content(content: Any, secret_names: Collection[str] = (), max_chars: in
     """
     content = _parse(content)
     if not isinstance(content, str):
-        content = to_json(_mask(content, secret_names), serialize_unknown=True).decode()
+        content = _write(lambda: _mask(content, secret_names))
     line = to_line(scrub(content))
     return line if len(line) <= max_chars else f"{line[:max_chars]}…"
+
+
+def _write(make_data: Callable[[], Any]) -> str:
+    """Return data as JSON, or a mask if it has values that JSON does not have."""
+    try:
+        return to_json(make_data(), serialize_unknown=True).decode()
+    except (ValueError, RecursionError):
+        return MASK
 
 
 def describe_shape(content: Any) -> str:
@@ -127,7 +135,7 @@ def describe_shape(content: Any) -> str:
             return [*map(describe, value[:1]), f"{len(value)} items"] if len(value) > 1 else [*map(describe, value)]
         return f"str, {len(value)} characters" if isinstance(value, str) else type(value).__name__
 
-    line = to_line(scrub(to_json(describe(_parse(content))).decode()))
+    line = to_line(scrub(_write(lambda: describe(_parse(content)))))
     return line if len(line) <= MAX_CONTENT_CHARS else f"{line[:MAX_CONTENT_CHARS]}…"
 
 

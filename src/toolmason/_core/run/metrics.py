@@ -23,22 +23,22 @@ class Metric(NamedTuple):
     buckets: tuple[float, ...] | None = None
 
 
-_SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600)
-_MODEL_SECONDS: Final = tuple(0.01 * 2**step for step in range(14))
-_TOKENS: Final = tuple(float(4**step) for step in range(14))
+_BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600)
+_MODEL_BUCKETS: Final = tuple(0.01 * 2**step for step in range(14))
+_TOKEN_BUCKETS: Final = tuple(float(4**step) for step in range(14))
 
 METRICS: Final[Mapping[str, Metric]] = {
-    "gen_ai.client.operation.duration": Metric("histogram", "s", "model turns and their duration", _MODEL_SECONDS),
-    "gen_ai.client.token.usage": Metric("histogram", "{token}", "tokens of model turns", _TOKENS),
-    "mcp.client.operation.duration": Metric("histogram", "s", "requests to MCP servers", _SECONDS),
-    "mcp.server.operation.duration": Metric("histogram", "s", "requests of MCP clients", _SECONDS),
-    "toolmason.run.duration": Metric("histogram", "s", "runs by their finish", _SECONDS),
+    "gen_ai.client.operation.duration": Metric("histogram", "s", "model turns and their duration", _MODEL_BUCKETS),
+    "gen_ai.client.token.usage": Metric("histogram", "{token}", "tokens of model turns", _TOKEN_BUCKETS),
+    "mcp.client.operation.duration": Metric("histogram", "s", "requests to MCP servers", _BUCKETS),
+    "mcp.server.operation.duration": Metric("histogram", "s", "requests of MCP clients", _BUCKETS),
+    "toolmason.run.duration": Metric("histogram", "s", "runs by their finish", _BUCKETS),
     "toolmason.run.cost": Metric("counter", "{currency}", "cost of model turns"),
-    "toolmason.tool.duration": Metric("histogram", "s", "calls; `error.type` has the code of a failed one", _SECONDS),
+    "toolmason.tool.duration": Metric("histogram", "s", "calls; `error.type` has the code of a failed one", _BUCKETS),
     "toolmason.tool.retries": Metric("counter", "{attempt}", "attempts after the first"),
     "toolmason.tool.repairs": Metric("counter", "{repair}", "repairs of arguments"),
     "toolmason.tool.repeats": Metric("counter", "{call}", "calls that repeat an earlier one of their run"),
-    "toolmason.approval.duration": Metric("histogram", "s", "approvals by verdict, with the wait", _SECONDS),
+    "toolmason.approval.duration": Metric("histogram", "s", "approvals by verdict, with the wait", _BUCKETS),
     "toolmason.queue.depth": Metric("up_down_counter", "{call}", "calls that wait for a slot, a lock or a process"),
     "toolmason.cache.hits": Metric("counter", "{hit}", "outcomes from the journal, and lists of servers from memory"),
     "toolmason.mcp.server.up": Metric("gauge", "1", "1 if the last connection to a server succeeded, else 0"),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache
 from time import perf_counter
 from typing import Any, Final, Literal, Self
 
@@ -21,6 +22,7 @@ from toolmason._core.run.metrics import is_metering, measure
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.policy import TraceOptions
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult
+from toolmason._text import to_line
 from toolmason.errors import ModelError, ToolCallError, clip
 
 LOADED_MODULES: Final = sys.modules
@@ -47,16 +49,21 @@ def is_observed() -> bool:
 # --- spans ---------------------------------------------------------------------------------------
 
 
+@cache
+def _get_version() -> str:
+    from importlib.metadata import version  # noqa: PLC0415 - 10 ms at start-up, needed only to trace
+
+    return version("toolmason")
+
+
 class _Otel:
     """Functions of the OpenTelemetry API for one tracer provider."""
 
     def __init__(self, provider: Any) -> None:
-        from importlib.metadata import version  # noqa: PLC0415 - 10 ms at start-up, needed only to trace
-
         from opentelemetry import context, trace  # noqa: PLC0415 - optional, and loaded already
 
         self.provider = provider
-        self.start = trace.get_tracer("toolmason", version("toolmason"), provider, SCHEMA_URL).start_span
+        self.start = trace.get_tracer("toolmason", _get_version(), provider, SCHEMA_URL).start_span
         self.kinds = {kind.name.lower(): kind for kind in trace.SpanKind}
         self.error = trace.StatusCode.ERROR
         self.to_context, self.get_current = trace.set_span_in_context, trace.get_current_span
@@ -259,9 +266,10 @@ async def trace_call(
 
 def trace_refused(call: ToolCall, result: ToolResult) -> None:
     """Write the span of a call that has no tool. Its name came from the model, so no metric has it."""
-    definition, options = ToolDefinition(clip(call.name or "unknown"), "", {"type": "object"}), TraceOptions()
+    definition, options = ToolDefinition("unknown", "", {"type": "object"}), TraceOptions()
     if is_tracing():
-        with ActiveSpan("execute_tool", _describe_call(definition, call, options)) as span:
+        attributes = _describe_call(definition, call, options) | {"gen_ai.tool.name": to_line(clip(call.name))}
+        with ActiveSpan("execute_tool", attributes) as span:
             _describe_result(span, definition, result, options)
     code = "" if result.error is None else result.error.code
     measure("toolmason.tool.duration", result.duration, {"gen_ai.tool.name": "_OTHER", "error.type": code})
@@ -271,7 +279,7 @@ def _describe_call(definition: ToolDefinition, call: ToolCall, options: TraceOpt
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": definition.name,
-        "gen_ai.tool.call.id": call.id,
+        "gen_ai.tool.call.id": to_line(call.id),
         "gen_ai.tool.type": "function",
         "gen_ai.tool.description": definition.description,
     }
@@ -293,10 +301,12 @@ def _describe_content(
     """Return what a span says about arguments or a result: the content, its shape, its size or nothing."""
     if options.content == "none":
         return {}
-    if type(content) is dict:  # not a large one, which has a type of its own
-        attributes: dict[str, Any] = {f"toolmason.{name}.size": len(to_json(content, serialize_unknown=True))}
-    else:
-        attributes = {f"toolmason.{name}.size": len(content)} if isinstance(content, str | bytes) else {}
+    attributes: dict[str, Any] = {}
+    if isinstance(content, str | bytes):
+        attributes[f"toolmason.{name}.size"] = len(content)
+    elif type(content) is dict:  # not a large one, which has a type of its own
+        with suppress(ValueError, RecursionError):  # an application may pass values that JSON does not have
+            attributes[f"toolmason.{name}.size"] = len(to_json(content, serialize_unknown=True))
     if options.content == "shape":
         attributes[f"toolmason.{name}.shape"] = describe_shape(content)
     elif options.content == "full":

@@ -81,7 +81,7 @@ class Calls:
         runner = route.runner if options.run is None else route.run_runner
         if options.decision is not None:
             runner = route.full_runner
-        if route.hooks:
+        if route.hooks and any(route.middleware):
             named_call = call if call.name == route.name else dataclasses.replace(call, name=route.name)
             return run_with_middleware(route, runner, named_call, options)
         return runner(call.id, call.arguments, options)
