@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover test-providers local-eval search-eval check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-faults chaos mutants clean
+.PHONY: help setup demo test cover test-providers test-tracing trace-picture local-eval search-eval check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-faults chaos mutants clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -57,6 +57,21 @@ $(JUDGES)/.corpus: $(READY)
 	@mkdir -p $(JUDGES)
 	@$(BIN)/python -m pip download -qq --disable-pip-version-check --no-deps -d $(JUDGES) bfcl-eval==2026.3.23
 	@touch $@
+
+# SDKs of others that export spans, beside the environment: their pins must not decide ours.
+$(JUDGES)/.tracing: $(READY)
+	@$(PIP) --target $(JUDGES)/tracing logfire==5.2.0 langfuse==5.0.4 arize-phoenix-otel==0.17.2 \
+	  opentelemetry-exporter-otlp-proto-http
+	@touch $@
+
+test-tracing: $(JUDGES)/.tracing ## Export a trace with OTLP, Logfire, Langfuse and Phoenix, and run tests with tracing on
+	@$(BIN)/python tests/judges/tracing.py $(JUDGES)/tracing
+	@$(PYTEST) --traced -q tests/chat tests/policy tests/core/test_calls.py tests/mcp_client/test_same_as_local.py
+
+trace-picture: $(READY) ## Draw the picture of a trace in the docs from a run of an example; needs chromium
+	@$(BIN)/python examples/13_trace_a_run.py $(VENV)/trace.html
+	@chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1100,780 \
+	  --screenshot=docs/images/trace.png file://$(CURDIR)/$(VENV)/trace.html 2>/dev/null
 
 local-eval: $(JUDGES)/.corpus ## Measure how well the local model calls tools, on half of BFCL (10 to 20 minutes)
 	@$(BIN)/python tests/judges/local_model.py $(EVAL_FLAGS)
