@@ -12,7 +12,7 @@ import pytest
 from toolmason import Chat, Message
 from toolmason.chat.durable.effects import RunEffect
 from toolmason.chat.durable.journal import SqliteRuntime
-from toolmason.chat.durable.sqlite_file import MEMORY_MIGRATIONS, SqliteFile
+from toolmason.chat.durable.sqlite_file import JOURNAL_MIGRATIONS, MEMORY_MIGRATIONS, SqliteFile
 from toolmason.chat.memory import SqliteMemory
 from toolmason.chat.run.delegation import CALL_SERIALIZER
 from toolmason.errors import ConfigError
@@ -46,7 +46,7 @@ async def test_a_file_of_an_earlier_version_is_brought_up_to_date(tmp_path):
 
 
 def test_a_file_of_a_later_version_is_left_alone(tmp_path):
-    new = SqliteFile(tmp_path / "runs.db", "runs", ("CREATE TABLE a (b)", "CREATE TABLE c (d)"))
+    new = SqliteFile(tmp_path / "runs.db", "runs", ("CREATE TABLE a (b)", *["SELECT 1"] * len(JOURNAL_MIGRATIONS)))
     with new.write_transaction():
         pass
     new.close()

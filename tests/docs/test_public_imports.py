@@ -8,7 +8,7 @@ from house.source import ROOT
 
 PUBLIC = {
     "toolmason",
-    *(f"toolmason.{name}" for name in ("chat", "errors", "extend", "mcp", "models", "providers", "testing")),
+    *(f"toolmason.{name}" for name in ("chat", "errors", "extend", "mcp", "models", "observe", "providers", "testing")),
 }
 PAGES = [
     *ROOT.glob("*.md"),

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.metrics import _internal as metrics
 from opentelemetry.util._once import Once
 
 from docs.snippets import Block, blocks_of, commands_of, missing_lines, run_page
@@ -28,9 +29,11 @@ def folder(tmp_path, monkeypatch, forks):
     monkeypatch.syspath_prepend(str(tmp_path))
     # A source that is changed within a second would be taken for the one that was compiled before.
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    # A page may set a tracer provider, which can be set once in a process.
+    # A page may set providers, each of which can be set once in a process.
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
+    monkeypatch.setattr(metrics, "_METER_PROVIDER", None)
+    monkeypatch.setattr(metrics, "_METER_PROVIDER_SET_ONCE", Once())
     yield tmp_path
     # A page may set the levels and handlers of loggers, as its reader would; the next test must not notice.
     for name in [name for name in logging.Logger.manager.loggerDict if name.partition(".")[0] == "toolmason"]:

@@ -13,6 +13,7 @@ from toolmason._core.values.messages import Message, dump_call
 from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason._explain import explain_arguments
+from toolmason._text import pluralize
 from toolmason.chat.answers import Answer, OutputT
 from toolmason.errors import (
     AnswerError,
@@ -21,7 +22,9 @@ from toolmason.errors import (
     ToolCallError,
     ToolCancelled,
     ToolmasonError,
+    clip,
 )
+from toolmason.observe.tree import draw_length, format_milliseconds
 
 RunFinish: TypeAlias = Literal["stop", "direct", "calls", "pending", "limit", "cancelled"]
 """Reason a run ended.
@@ -43,6 +46,8 @@ class Step:
     text: str
     calls: tuple[str, ...]
     seconds: float
+    model: str = ""
+    """Name of the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +176,30 @@ class Reply(Generic[OutputT]):
         return (*self.messages, Message("tool", results=tuple(results)))
 
     def timeline(self) -> str:
-        """Return one line of text for each model turn."""
-        return "\n".join(
-            f"{step.number}. {step.seconds * 1000:.0f} ms  {', '.join(step.calls) or step.text[:60]!r}"
-            for step in self.steps
-        )
+        """Return a line of text for each model turn and each of its calls, with its time, and one for the total."""
+        rows = [row for step, results in self._pair_steps() for row in _describe_step(step, results)]
+        longest = max((seconds for _, seconds, _ in rows), default=0.0)
+        width = max((len(name) for name, _, _ in rows), default=0)
+        lines = [
+            f"{name:<{width}} {format_milliseconds(seconds * 1000):>9} {draw_length(seconds, longest)} {note}".rstrip()
+            for name, seconds, note in rows
+        ]
+        counts = f"{pluralize(self.turns, 'turn')}, {pluralize(len(self.results), 'call')}"
+        tokens = f", {self.usage.total_tokens:,} tokens" if self.usage.total_tokens else ""
+        cost = "" if self.cost is None else f", cost {self.cost:.6g}"
+        return "\n".join([*lines, f"{counts}{tokens}{cost}, {self.finish}"])
+
+    def _pair_steps(self) -> list[tuple[Step, list[ToolResult]]]:
+        """Return each turn with the results of its calls. A resumed run has messages of turns that are not its own."""
+        results = {result.call_id: result for result in self.results}
+        messages = [message for message in self.new if message.role == "assistant"]
+        pairs: list[tuple[Step, list[ToolResult]]] = []
+        for step in reversed(self.steps):
+            while messages and tuple(call.name for call in messages[-1].calls) != step.calls:
+                messages.pop()  # such as the results of tickets, which no model asked for
+            calls = messages.pop().calls if messages else ()
+            pairs.append((step, [results[call.id] for call in calls if call.id in results]))
+        return pairs[::-1]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the reply as JSON data: the text, and what `save` returns."""
@@ -242,6 +266,13 @@ class Reply(Generic[OutputT]):
             )
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError, ToolmasonError) as error:
             raise ConfigError(f"This saved run is damaged: {type(error).__name__}: {error}. Save it again.") from error
+
+
+def _describe_step(step: Step, results: Iterable[ToolResult]) -> Iterable[tuple[str, float, str]]:
+    """Yield the rows of a turn: name, seconds, and the outcome."""
+    yield f"{step.number}  {step.model or 'model'}", step.seconds, ", ".join(step.calls) or repr(clip(step.text, 60))
+    for result in results:
+        yield f"   └─ {result.name}", result.duration, "ok" if result.error is None else f"✗ {result.error.code}"
 
 
 def _load_compacted(saved: Any) -> tuple[int, int]:

@@ -75,6 +75,9 @@ class EffectRecord:
     """`started`, `done`, `waits` (for approval), `again` (to be repeated), or `unknown` (and reported to the model)."""
     outcome: Any
     at: float
+    """Start time, in seconds since the epoch."""
+    ended: float | None = None
+    """Time when the outcome was recorded, or None if it has none, or an older version recorded it."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain JSON data."""
@@ -173,14 +176,14 @@ class SqliteRuntime:
 
     def effects(self, run: str) -> list[EffectRecord]:
         """Return the effects of a run, in order."""
-        columns = "key, kind, name, arguments, repeatable, attempt, state, outcome, at"
+        columns = "key, kind, name, arguments, repeatable, attempt, state, outcome, at, ended"
         rows = self._select(f"SELECT {columns} FROM effects WHERE run=? ORDER BY at, rowid", run)  # noqa: S608 - constant
         load = self.file.load_json
         return [
             EffectRecord(
-                key, kind, name, self.file.load_object(arguments), bool(again), attempt, state, load(outcome), at
+                key, kind, name, self.file.load_object(arguments), bool(again), attempt, state, load(outcome), at, ended
             )
-            for key, kind, name, arguments, again, attempt, state, outcome, at in rows
+            for key, kind, name, arguments, again, attempt, state, outcome, at, ended in rows
         ]
 
     def interrupted_calls(self, run: str) -> list[EffectRecord]:
@@ -327,7 +330,8 @@ class _JournaledRun:
         def update(db: sqlite3.Connection) -> None:
             self._check_fence(db)
             db.execute(
-                "UPDATE effects SET state=?, outcome=? WHERE run=? AND key=?", (state, outcome, self.run, effect.key)
+                "UPDATE effects SET state=?, outcome=?, ended=? WHERE run=? AND key=?",
+                (state, outcome, time.time(), self.run, effect.key),
             )
 
         await self.file.write(update)

@@ -34,6 +34,7 @@ JOURNAL_MIGRATIONS: Final = (
         PRIMARY KEY (run, key)
     );
     """,
+    "ALTER TABLE effects ADD COLUMN ended REAL",
 )
 """SQL scripts that migrate runs, oldest first."""
 MEMORY_MIGRATIONS: Final = (

@@ -177,7 +177,7 @@ class Run:
         self.last_input = (len(request.messages), reply.usage.input_tokens)
         message = reply.message
         names = tuple([call.name for call in message.calls])
-        step = Step(turn.number, message.text, names, time.perf_counter() - started_at)
+        step = Step(turn.number, message.text, names, time.perf_counter() - started_at, self.plan.model.name)
         self.steps.append(step)
         if _log.isEnabledFor(logging.DEBUG):
             what = f"calls {to_line(', '.join(names))}" if names else "an answer"

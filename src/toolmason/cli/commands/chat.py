@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 import click
@@ -24,11 +26,15 @@ from toolmason.chat.memory import WindowMemory
 from toolmason.chat.reply import Reply
 from toolmason.chat.send_options import MessageInput
 from toolmason.cli.approval import ask_approval
-from toolmason.cli.main import TOOL_ERROR
+from toolmason.cli.main import TOOL_ERROR, USAGE
 from toolmason.cli.output import echo, is_terminal, print_error, print_json, print_text
-from toolmason.cli.targets import load_toolbox
+from toolmason.cli.targets import fail, load_toolbox
 from toolmason.errors import ApprovalRequired, ConfigError, ToolmasonError
 from toolmason.models.by_name import LOCAL_INSTALL, model
+from toolmason.observe.recorder import TraceRecorder, record
+from toolmason.observe.span_record import SpanRecord
+from toolmason.observe.tree import format_tree
+from toolmason.observe.waterfall import to_html
 
 MODEL_BY_VARIABLE: Final = {
     "OPENAI_API_KEY": "openai:gpt-5",
@@ -40,11 +46,15 @@ MODEL_BY_VARIABLE: Final = {
 """Default model for each environment variable; the first variable that is set wins."""
 HELP_TEXT: Final = "/tools lists the tools, /reset clears the conversation, /save FILE saves it, /quit exits."
 _F = TypeVar("_F", bound=Callable[..., Any])
+_RECORDER: Final[ContextVar[TraceRecorder | None]] = ContextVar("toolmason_trace", default=None)
+"""Recorder whose spans are printed after each answer."""
 
 
 def model_options(function: _F) -> _F:
     """Add the arguments and options of a command that asks a model."""
     for add in (
+        click.option("--trace-file", metavar="FILE", help="Write the spans of all runs as one HTML page."),
+        click.option("--trace", is_flag=True, help="Print the spans of each run as a tree."),
         click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON."),
         click.option("--yes", is_flag=True, help="Approve calls without asking."),
         click.option("--system", help="System prompt."),
@@ -58,24 +68,52 @@ def model_options(function: _F) -> _F:
 
 @click.command("chat")
 @model_options
-def command(
-    target: str | None, prompt: str | None, name: str | None, system: str | None, *, yes: bool, as_json: bool
-) -> None:
+def command(target: str | None, prompt: str | None, *, yes: bool, as_json: bool, **options: Any) -> None:
     """Chat with a model that calls the tools of TARGET; with PROMPT, or text on standard input, answer once."""
     box = load_toolbox(target)
-    model_name = name or choose_and_announce_model()
+    model_name = options["name"] or choose_and_announce_model()
     memory = WindowMemory(100)
     try:
-        chat = Chat(model_name, box, system=system, memory=memory)
+        chat = Chat(model_name, box, system=options["system"], memory=memory)
     except ImportError as missing:
         raise click.ClickException(str(missing)) from missing
     if prompt is None and not sys.stdin.isatty():
         prompt = sys.stdin.read().strip()
-    if prompt:
-        reply = asyncio.run(send_and_show(chat, prompt, yes=yes, quiet=as_json or not is_terminal()))
-        print_reply(reply, as_json=as_json)
+    with tracing(options):
+        if prompt:
+            reply = asyncio.run(send_and_show(chat, prompt, yes=yes, quiet=as_json or not is_terminal()))
+            print_reply(reply, as_json=as_json)
+            return
+        asyncio.run(_run_conversation(chat, memory, yes=yes))
+
+
+@contextmanager
+def tracing(options: dict[str, Any]) -> Generator[None]:
+    """Record the spans of a command as `--trace` and `--trace-file` say."""
+    path = options["trace_file"]
+    if not options["trace"] and path is None:
+        yield
         return
-    asyncio.run(_run_conversation(chat, memory, yes=yes))
+    with ExitStack() as stack:
+        try:
+            recorder = stack.enter_context(record())
+        except ImportError as missing:
+            raise click.ClickException(str(missing)) from missing
+        _RECORDER.set(recorder if options["trace"] else None)
+        try:
+            yield
+        finally:
+            if path is not None:
+                write_page(path, recorder.spans, "toolmason")
+
+
+def write_page(path: str, spans: Iterable[SpanRecord], title: str) -> None:
+    """Write spans as a page that only its owner can read."""
+    try:
+        write_private(path, to_html(spans, title).encode())
+    except OSError as error:
+        fail(f"Cannot write {path!r}: {error.strerror}. Name another file.", USAGE)
+    echo(f"Wrote {path}.", err=True)
 
 
 def choose_and_announce_model() -> str:
@@ -189,7 +227,16 @@ async def _save(chat: Chat, path: str) -> None:
 
 
 async def send_and_show(chat: Chat, message: MessageInput, *, yes: bool, quiet: bool, run: str | None = None) -> Reply:
-    """Send a message, print events, ask for pending approvals, and return the reply."""
+    """Send a message, print events, ask for pending approvals, print the spans, and return the reply."""
+    recorder = _RECORDER.get()
+    earlier = 0 if recorder is None else len(recorder.spans)
+    reply = await _send(chat, message, yes=yes, quiet=quiet, run=run)
+    if recorder is not None:
+        echo(format_tree(recorder.spans[earlier:], shutil.get_terminal_size((120, 24)).columns), err=True)
+    return reply
+
+
+async def _send(chat: Chat, message: MessageInput, *, yes: bool, quiet: bool, run: str | None) -> Reply:
     reply: Reply | None = None
     async for event in chat.stream(message, run=run):
         if isinstance(event, Done):

@@ -14,7 +14,13 @@ import click
 from toolmason.chat.chat import Chat
 from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.chat.send_options import MessageInput
-from toolmason.cli.commands.chat import choose_and_announce_model, model_options, print_reply, send_and_show
+from toolmason.cli.commands.chat import (
+    choose_and_announce_model,
+    model_options,
+    print_reply,
+    send_and_show,
+    tracing,
+)
 from toolmason.cli.main import TOOL_ERROR
 from toolmason.cli.output import echo, is_terminal
 from toolmason.cli.targets import fail, load_toolbox
@@ -48,10 +54,11 @@ def command(target: str | None, prompt: str | None, *, yes: bool, as_json: bool,
     box = load_toolbox(target)
     name = options["name"] or choose_and_announce_model()
     if options["durable"] is None:
-        execute_run(Chat(name, box, system=options["system"]), prompt, yes=yes, as_json=as_json)
+        with tracing(options):
+            execute_run(Chat(name, box, system=options["system"]), prompt, yes=yes, as_json=as_json)
         return
     run = options["run"] or uuid.uuid4().hex[:12]
-    with closing(SqliteRuntime(options["durable"])) as runtime:
+    with tracing(options), closing(SqliteRuntime(options["durable"])) as runtime:
         chat = Chat(name, box, system=options["system"], runtime=runtime)
         command_record = {"target": make_absolute(target), "model": name, "system": options["system"], "prompt": prompt}
         runtime.add_facts(run, {"command": command_record})

@@ -16,11 +16,14 @@ from toolmason.chat.chat import Chat
 from toolmason.chat.durable.effects import Completed, NotExecuted
 from toolmason.chat.durable.export import export_journal
 from toolmason.chat.durable.journal import EffectRecord, RunRecord, SqliteRuntime
+from toolmason.cli.commands.chat import write_page
 from toolmason.cli.commands.run import DEFAULT_JOURNAL, execute_run
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE
 from toolmason.cli.output import echo, print_json, print_rows
 from toolmason.cli.targets import fail, load_toolbox
 from toolmason.errors import ConfigError, RunTaken
+from toolmason.observe.span_record import SpanRecord
+from toolmason.observe.tree import draw_length, format_milliseconds
 
 RESUMABLE_STATES = ("interrupted", "pending")
 """States of runs that can be resumed."""
@@ -48,17 +51,27 @@ def list_(path: str, *, as_json: bool) -> None:
 @click.argument("path", default=DEFAULT_JOURNAL)
 @click.argument("run", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the run as JSON.")
-def show(path: str, run: str | None, *, as_json: bool) -> None:
-    """Show the steps of a run of the journal PATH; without RUN, of the last one."""
+@click.option("--html", metavar="FILE", help="Write the run as one HTML page.")
+def show(path: str, run: str | None, *, as_json: bool, html: str | None) -> None:
+    """Show the steps of a run of the journal PATH; without RUN, of the last one.
+
+    A single argument that is not a file is a run of the default journal.
+    """
+    if run is None and not Path(path).exists() and Path(DEFAULT_JOURNAL).is_file():
+        path, run = DEFAULT_JOURNAL, path
     runtime = _open_journal(path)
     record = _find_record(runtime, run)
     effects = runtime.effects(record.run)
     if as_json:
         print_json({**_make_entry(record), "effects": [effect.to_dict() for effect in effects]})
         return
+    if html is not None:
+        write_page(html, _make_spans(runtime, record), f"Run {record.run}")
+        return
     echo(f"{record.run}  {record.state}  {_format_time(record.begun)}  {_format_prompt(record)}")
+    longest = max((effect.ended - effect.at for effect in effects if effect.ended is not None), default=0.0)
     for effect in effects:
-        echo(_format_effect(effect))
+        echo(_format_effect(effect, longest))
     if record.facts.get("text"):
         echo(str(record.facts["text"]))
     for effect in runtime.interrupted_calls(record.run) if not record.held else ():
@@ -205,7 +218,40 @@ def _format_time(seconds: float) -> str:
     return dt.datetime.fromtimestamp(seconds, tz=dt.UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _format_effect(effect: EffectRecord) -> str:
+def _format_effect(effect: EffectRecord, longest: float) -> str:
     arguments = json.dumps(effect.arguments, ensure_ascii=False) if effect.kind == "tool" else ""
     attempts = f" ({effect.attempt} attempts)" if effect.attempt > 1 else ""
-    return f"  {effect.key}  {effect.state}{attempts}  {effect.name} {arguments}".rstrip()
+    line = f"  {effect.key}  {effect.state}{attempts}  {effect.name} {arguments}".rstrip()
+    if effect.ended is None:
+        return line
+    seconds = effect.ended - effect.at
+    return f"{line:<60}  {format_milliseconds(seconds * 1000):>9} {draw_length(seconds, longest)}".rstrip()
+
+
+def _make_spans(runtime: SqliteRuntime, record: RunRecord) -> list[SpanRecord]:
+    """Return a run as spans: one for the run, and one for each step and each delegated run below it."""
+    runs = [other for other in runtime.runs() if other.run == record.run or other.run.startswith(f"{record.run}/")]
+    spans: list[SpanRecord] = []
+    for each in runs:
+        effects = runtime.effects(each.run)
+        end = max([each.begun, *(effect.ended or effect.at for effect in effects)])
+        parent = None if each is record or each.run == record.run else record.run
+        facts = {"toolmason.run.id": each.run, "toolmason.run.finish": each.state}
+        spans.append(SpanRecord(f"run {each.run}", each.run, parent, _to_ns(each.begun), _to_ns(end), facts))
+        for effect in effects:
+            error = effect.outcome.get("error") if isinstance(effect.outcome, dict) else None
+            attributes = {"toolmason.effect.key": effect.key, "toolmason.attempts": effect.attempt}
+            if isinstance(error, dict):
+                attributes["error.type"] = str(error.get("code"))
+            elif effect.state != "done":
+                attributes["error.type"] = effect.state
+            kind = "chat" if effect.kind == "model" else "execute_tool"
+            times = _to_ns(effect.at), _to_ns(effect.ended or effect.at)
+            key = f"{each.run}/{effect.key}"
+            failed = "error.type" in attributes
+            spans.append(SpanRecord(f"{kind} {effect.name}", key, each.run, *times, attributes, failed=failed))
+    return spans
+
+
+def _to_ns(seconds: float) -> int:
+    return int(seconds * 1e9)
