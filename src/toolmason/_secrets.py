@@ -57,6 +57,7 @@ _ASSIGNED: Final = (
 )
 """A name and its value, as in `password=…` and `"token": "…1"`."""
 _URL_PASSWORD: Final = r"://[^/\s:@]*:([^/\s@]+)@"  # noqa: S105 - a pattern
+_URL_PARAMETER: Final = r"(?i)[?&][^=&#]*(?:key|token|secret|passw|sig)[^=&#]*=([^&#\s]+)"
 _known: dict[str, None] = {}
 
 
@@ -81,9 +82,11 @@ def iter_secrets(content: Any, names: str = LOGGED_NAMES) -> Iterator[str]:
             yield value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
-def remember_secrets(settings: Any) -> None:
-    """Mask from now on the values of settings whose names say that they are secret."""
-    found = iter_secrets(settings, _SETTING_NAMES)
+def remember_secrets(settings: Any, url: str | None = None) -> None:
+    """Mask from now on the values of settings whose names say that they are secret, and the secret parts of a URL."""
+    found = [*iter_secrets(settings, _SETTING_NAMES)]
+    found += [secret for pattern in (_URL_PASSWORD, _URL_PARAMETER) for secret in re.findall(pattern, url or "")]
+    found += [secret.rpartition(" ")[2] for secret in found]  # a header is `Bearer …`
     _known.update((secret, None) for secret in found if len(secret) >= MIN_SETTING_CHARS)
     for oldest in list(islice(_known, max(0, len(_known) - MAX_KNOWN))):
         del _known[oldest]

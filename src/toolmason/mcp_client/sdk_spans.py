@@ -1,10 +1,12 @@
-"""Write the spans of requests to servers, and keep the SDK from writing its own for the same requests.
+"""Write the spans of requests to servers, and keep the SDK from writing its own, and from logging their content.
 
-The SDK's spans hold the messages of errors, which may contain data of a call, and exist for some transports only.
+The SDK's spans hold the messages of errors, which may contain data of a call, and exist for some transports only. Its
+log at DEBUG has whole messages and URLs.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -46,7 +48,13 @@ def _join_span(*args: Any, make: Any = _dispatcher.otel_span, **options: Any) ->
             yield span
 
 
+def _drop_content(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG or not IS_OWN_REQUEST.get()
+
+
 _dispatcher.otel_span = _join_span
+for _name in [name for name in logging.Logger.manager.loggerDict if name.startswith("mcp.")]:
+    logging.getLogger(_name).addFilter(_drop_content)
 
 
 async def trace_request(server: ServerSpec, phase: str, target: str, run: Callable[[], Awaitable[_T]]) -> _T:

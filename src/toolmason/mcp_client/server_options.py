@@ -111,7 +111,7 @@ class ServerSpec:
 
     def __post_init__(self) -> None:
         self._check_types()
-        remember_secrets((self.env or {}, self.headers or {}))
+        remember_secrets((self.env or {}, self.headers or {}), self.url)
         if not self.name or len(self.name) > 64 or not all(c.isalnum() or c in "_-." for c in self.name):  # noqa: PLR2004 - see NAME_RULE
             raise DefinitionError(f"Invalid server name {self.name!r}. Use {NAME_RULE}.")
         for option in ("connect_timeout", "timeout"):

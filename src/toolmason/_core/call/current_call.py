@@ -264,7 +264,7 @@ class CurrentCall:
         fields["name"] = self.route.name
         fields["duration"] = perf_counter() - self.started
         if CALL_LOG.isEnabledFor(DEBUG):
-            log_call(result, self.arguments, has_content=self.route.trace.has_content)
+            log_call(result, self.arguments, self.route.trace)
         run, key = self.run, self.key
         if run is None or key is None:
             return result

@@ -8,7 +8,6 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from logging import INFO
 from typing import Any, Final, Literal
 
 from pydantic_core import to_json
@@ -20,7 +19,7 @@ from toolmason._core.call.long_results import truncate_middle
 from toolmason._core.call.render import NO_OUTPUT
 from toolmason._core.call.route import Route
 from toolmason._core.define.context import ToolContext
-from toolmason._core.run.call_log import CALL_LOG, get_log_id, log_failure, select_secrets
+from toolmason._core.run.call_log import get_log_id, log_failure, select_secrets
 from toolmason._core.run.execute import (
     NEVER_CANCELLED,
     Cancellation,
@@ -40,7 +39,7 @@ from toolmason._core.values.results import (
     make_result,
     replace_result,
 )
-from toolmason._secrets import scrub
+from toolmason._secrets import MASK, scrub
 from toolmason.errors import (
     Abort,
     ApprovalDenied,
@@ -192,21 +191,12 @@ async def make_failure(route: Route, error: BaseException, failed: FailedCall) -
         call_error = error
     else:
         call_error = _to_call_error(route, error, failed)
+        secrets = select_secrets(route.tool.definition.input_schema, failed.arguments)
         if isinstance(call_error, ExecutionError):
-            call_error.message = scrub(call_error.message, route.context, failed.context)
+            call_error.message = _scrub_message(call_error.message, route.context, failed.context, secrets)
             call_error.args = (call_error.message,)
         call_id = make_call_id() if call_id is None else call_id
-        log_failure(
-            call_error,
-            call_id,
-            failed.arguments,
-            route.context,
-            failed.context,
-            # Only for the levels that show messages: it searches the schema.
-            select_secrets(route.tool.definition.input_schema, failed.arguments)
-            if CALL_LOG.isEnabledFor(INFO)
-            else None,
-        )
+        log_failure(call_error, call_id, failed.arguments, route.context, failed.context, secrets)
     if callable(route.on_error):
         result = await _apply_error_function(route, call_error)
     else:
@@ -217,6 +207,12 @@ async def make_failure(route: Route, error: BaseException, failed: FailedCall) -
     if not has_run:
         fields["attempts"] = 0
     return _truncate_failure(result, route)
+
+
+def _scrub_message(message: str, *data: Any) -> str:
+    """Return a message without secrets. With so many arguments that not all can be searched, theirs stay in it."""
+    found = scrub(message, *data)
+    return scrub(message, *data[:-1]) if found == MASK else found
 
 
 def _to_call_error(route: Route, error: BaseException, failed: FailedCall) -> ToolCallError:

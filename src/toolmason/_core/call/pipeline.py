@@ -113,7 +113,7 @@ def _add_condition(route: Route, runner: CallRunner) -> CallRunner:
             failed = await make_failure(route, error, FailedCall(call_id, has_run=False, cancellation=cancellation))
             result = replace_result(failed, call_id=call_id, name=route.name)
             if CALL_LOG.isEnabledFor(DEBUG):
-                log_call(result, arguments, has_content=route.trace.has_content)
+                log_call(result, arguments, route.trace)
             return result
         return await runner(call_id, arguments, options)
 
@@ -194,7 +194,7 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
         else:
             _set_call_fields(result, call_id, name, repairs, perf_counter() - started)
         if CALL_LOG_LEVELS.get(DEBUG, True) and CALL_LOG.isEnabledFor(DEBUG):
-            log_call(result, arguments, has_content=route.trace.has_content)
+            log_call(result, arguments, route.trace)
         return result if run is None or key is None else record_new_result(run, key, result)
 
     return run_plain

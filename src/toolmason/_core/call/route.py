@@ -24,6 +24,7 @@ from toolmason._core.call.long_results import ResultStore
 from toolmason._core.call.render import Renderer, Writer, make_renderer, make_writer
 from toolmason._core.define.context import ContextLike, ToolContext, get_trace_options, make_context
 from toolmason._core.define.tool import CompiledTool, RenamedTool, Tool, compile_tool, get_root
+from toolmason._core.run.call_log import find_secret_names
 from toolmason._core.run.dependencies import add_dependencies, has_dependencies
 from toolmason._core.run.metrics import is_metering, measure
 from toolmason._core.run.progress import OnProgress
@@ -189,7 +190,7 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         has_ordered_values=compiled.function is not None
         and not compiled.accepts_extra
         and compiled.on_arguments is None,
-        trace=get_trace_options(context, options.record),
+        trace=_make_trace_options(tool, context),
         opens_tickets=options.may_open_ticket,
     )
 
@@ -200,6 +201,13 @@ def _find_hooks(chain: PolicyChain) -> Collection[Any]:
     if len(chain) == 1:
         return chain[0].state.middleware
     return HookLists(policy.state.middleware for policy in chain)
+
+
+def _make_trace_options(tool: Tool, context: ToolContext[Any]) -> TraceOptions:
+    found = get_trace_options(context, tool.options.record)
+    if not found.has_content:
+        return found
+    return replace(found, secret_names=find_secret_names(tool.definition.input_schema))
 
 
 def get_result_origin(tool: Tool) -> str:

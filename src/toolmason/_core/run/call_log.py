@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
+from toolmason._core.values.policy import TraceOptions
 from toolmason._core.values.results import ToolResult
 from toolmason._secrets import LOGGED_NAMES, MASK, format_stack, iter_secrets, make_record_safe, scrub
 from toolmason._text import safe_str, to_line
@@ -28,17 +29,18 @@ _MAX_SCHEMA_NODES: Final = 2000
 """Maximum number of parts of a schema in which secret fields are searched."""
 
 
-for _name in ("toolmason", "toolmason.mcp", "toolmason.mcp_server"):  # CALL_LOG has messages that are safe already
+# CALL_LOG has messages that are safe already. httpx2 logs each URL, which may hold a password or a token.
+for _name in ("toolmason", "toolmason.mcp", "toolmason.mcp_server", "httpx2"):
     logging.getLogger(_name).addFilter(make_record_safe)
 
 
-def log_call(result: ToolResult, arguments: Any, *, has_content: bool = False) -> None:
-    """Log the outcome of a call, and with `has_content` its arguments and its result."""
+def log_call(result: ToolResult, arguments: Any, options: TraceOptions) -> None:
+    """Log the outcome of a call and, if the options say so, its arguments and its result."""
     outcome = "ok" if result.error is None else result.error.code
     name, call_id = to_line(result.name), to_line(result.call_id)
     extra = _make_extra(name, call_id, result.error) | {"toolmason.duration": result.duration}
-    if has_content:
-        texts = (show_content(arguments), show_content(result.text))
+    if options.has_content:
+        texts = [show_content(content, options.secret_names) for content in (arguments, result.text)]
         CALL_LOG.debug(
             "%s [%s] %s in %.1f ms: %s -> %s", name, call_id, outcome, result.duration * 1000, *texts, extra=extra
         )
@@ -155,10 +157,10 @@ def find_secret_names(schema: Any) -> frozenset[str]:
     return frozenset(names)
 
 
-def select_secrets(schema: Any, arguments: Any) -> dict[str, list[Any]]:
-    """Return the values of arguments that a schema declares as secret, under a name that says so."""
-    names = find_secret_names(schema)
-    return {"secret": list(iter_secrets(_parse(arguments), rf"^({'|'.join(map(re.escape, names))})$"))} if names else {}
+def select_secrets(schema: Any, arguments: Any) -> dict[str, list[str]]:
+    """Return the values of arguments whose names or types say that they are secret, under a name that says so."""
+    names = "|".join(map(re.escape, find_secret_names(schema)))
+    return {"secret": [*iter_secrets(_parse(arguments), rf"{LOGGED_NAMES}|^({names})$" if names else LOGGED_NAMES)]}
 
 
 def _parse(content: Any) -> Any:

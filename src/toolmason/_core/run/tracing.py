@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic_core import to_json
 
-from toolmason._core.run.call_log import describe_shape, find_secret_names, show_content
+from toolmason._core.run.call_log import describe_shape, show_content
 from toolmason._core.run.conventions import SCHEMA_URL
 from toolmason._core.run.metrics import is_metering, measure
 from toolmason._core.values.definition import ToolDefinition
@@ -252,7 +252,7 @@ async def trace_call(
         else:
             with ActiveSpan(f"execute_tool {name}", _describe_call(definition, call, options)) as span:
                 result = await run()
-                _describe_result(span, definition, result, options)
+                _describe_result(span, result, options)
         outcome = {} if result.error is None else {"error.type": result.error.code}
         if result.repairs:
             measure("toolmason.tool.repairs", len(result.repairs), {"gen_ai.tool.name": name})
@@ -270,7 +270,7 @@ def trace_refused(call: ToolCall, result: ToolResult) -> None:
     if is_tracing():
         attributes = _describe_call(definition, call, options) | {"gen_ai.tool.name": to_line(clip(call.name))}
         with ActiveSpan("execute_tool", attributes) as span:
-            _describe_result(span, definition, result, options)
+            _describe_result(span, result, options)
     code = "" if result.error is None else result.error.code
     measure("toolmason.tool.duration", result.duration, {"gen_ai.tool.name": "_OTHER", "error.type": code})
 
@@ -292,11 +292,11 @@ def _describe_call(definition: ToolDefinition, call: ToolCall, options: TraceOpt
             "spring.ai.tool.definition.description": definition.description,
             "spring.ai.tool.definition.schema": show_content(definition.input_schema),
         }
-    return attributes | _describe_content("arguments", call.arguments, definition, options)
+    return attributes | _describe_content("arguments", call.arguments, options)
 
 
 def _describe_content(
-    name: Literal["arguments", "result"], content: Arguments, definition: ToolDefinition, options: TraceOptions
+    name: Literal["arguments", "result"], content: Arguments, options: TraceOptions
 ) -> dict[str, Any]:
     """Return what a span says about arguments or a result: the content, its shape, its size or nothing."""
     if options.content == "none":
@@ -310,16 +310,16 @@ def _describe_content(
     if options.content == "shape":
         attributes[f"toolmason.{name}.shape"] = describe_shape(content)
     elif options.content == "full":
-        text = show_content({} if content is None else content, find_secret_names(definition.input_schema))
+        text = show_content({} if content is None else content, options.secret_names)
         attributes[f"gen_ai.tool.call.{name}"] = text
         if options.has_spring_names:
             attributes[f"spring.ai.tool.call.{name}"] = text
     return attributes
 
 
-def _describe_result(span: ActiveSpan, definition: ToolDefinition, result: ToolResult, options: TraceOptions) -> None:
+def _describe_result(span: ActiveSpan, result: ToolResult, options: TraceOptions) -> None:
     if span.is_recording:
-        attributes = _describe_content("result", result.text, definition, options)
+        attributes = _describe_content("result", result.text, options)
         if result.attempts > 1:
             attributes["toolmason.attempts"] = result.attempts
         if result.repairs:

@@ -16,13 +16,12 @@ from toolmason._core.call.deadlines import Deadline, get_earlier
 from toolmason._core.call.failures import is_being_cancelled, make_error_result, make_failed_result
 from toolmason._core.call.pipeline import run_with_middleware
 from toolmason._core.call.route import CallOptions, Route
-from toolmason._core.define.context import get_trace_options
 from toolmason._core.run.call_log import CALL_LOG, log_call, log_failure
 from toolmason._core.run.execute import NEVER_CANCELLED, DeadlinePassed, await_with_timeout
 from toolmason._core.run.tracing import LOADED_MODULES, TRACE_API, is_observed, trace_call, trace_refused
 from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.state import ToolboxState
-from toolmason._core.values.policy import INHERIT, Inherit, OnError
+from toolmason._core.values.policy import INHERIT, Inherit, OnError, TraceOptions
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
 from toolmason.errors import ExecutionError, ToolCallError, ToolCancelled, ToolTimeout, UnknownTool
 
@@ -102,7 +101,7 @@ class Calls:
             failed = make_error_result(error, "redact")
         result = replace_result(failed, call_id=call.id, name=call.name, attempts=0)
         if CALL_LOG.isEnabledFor(DEBUG):
-            log_call(result, call.arguments, has_content=get_trace_options(policy.context).has_content)
+            log_call(result, call.arguments, TraceOptions())  # without a schema, no argument is known to be harmless
         if is_observed():
             trace_refused(call, result)
         return result

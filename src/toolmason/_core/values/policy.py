@@ -132,6 +132,8 @@ class TraceOptions(Value):
     """Part of arguments and results that a span shows."""
     has_spring_names: bool = False
     """True to add the attributes of Spring AI to spans."""
+    secret_names: frozenset[str] = frozenset()
+    """Fields of the arguments that the schema declares as secret. Found only if the content is shown."""
 
     @property
     def has_content(self) -> bool:

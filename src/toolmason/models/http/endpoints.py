@@ -67,7 +67,7 @@ def make_endpoint(provider: str, model: str, *, base_url: str | None, api_key: s
         raise ConfigError(f"No API key for {provider}. Set {names}, or pass `api_key=`.")
     if not key.isascii() or not key.isprintable():
         raise ConfigError(f"The API key for {provider} contains invalid characters. Copy it again.")
-    remember_secrets({"api_key": key})
+    remember_secrets({"api_key": key}, base)
     stream_url = None
     if provider == "anthropic":
         url, headers = f"{base.removesuffix('/v1')}/v1/messages", {"x-api-key": key}
