@@ -36,6 +36,10 @@ class Bar:
 
 def _calls() -> list[Bar]:
     found = [
+        *(
+            Bar(f"tracing, {row}", "Tracing: 2 ints", row, "x without")
+            for row in ("not loaded", "with the API loaded and no provider", "with spans", "with spans and metrics")
+        ),
         *(Bar(f"call, 2 ints, {_short(row)}", "Call: 2 ints", row, RATIO) for row in (OFF, DEFAULTS)),
         *(
             Bar(f"call, the peers' function, {_short(row)}", f"Call: {PEERS.name}", row, RATIO)

@@ -14,21 +14,28 @@ from pathlib import Path
 
 import floors
 import ours
+import tracing
 from fresh import ENVIRONMENT
 from measure import Call, Contender, Row, Table, is_chosen, verdict
-from samples import MAIN, Sample
+from samples import MAIN, TWO_INTS, Sample
 
 COLUMNS = ("instructions", "x floor")
 WARM_UP, CALLS = 30, 100
+TRACING = "tracing"
 HINT = "Not measured: `valgrind` is missing. Install it, on Debian with `apt install valgrind`, and run this again."
 # The calls stand between these two functions of the interpreter, which nothing else calls meanwhile.
 BEGIN, END = "PyGC_Disable", "PyGC_Enable"
 
 
 def table(rounds: int, *, with_peers: bool) -> list[Table]:
-    """Count each sample once, whatever the number of rounds."""
+    """Count each sample, and the cost of tracing, once, whatever the number of rounds."""
     del rounds, with_peers
-    return [_table(sample) for sample in MAIN if is_chosen(sample.name)]
+    names = {sample.name: _contenders(sample) for sample in MAIN} | {TRACING: tracing.contenders()}
+    return [
+        _table(index, name, contenders)
+        for index, (name, contenders) in enumerate(names.items())
+        if is_chosen(name)
+    ]
 
 
 def _contenders(sample: Sample) -> list[Contender]:
@@ -41,12 +48,13 @@ def _contenders(sample: Sample) -> list[Contender]:
     ]
 
 
-def _table(sample: Sample) -> Table:
-    title = f"Instructions: {sample.name}"
+def _table(index: int, name: str, contenders: list[Contender]) -> Table:
+    title = f"Instructions: {name}"
     if shutil.which("valgrind") is None:
         return Table(title, COLUMNS, [], [HINT])
-    contenders = _contenders(sample)
-    counts = _count(MAIN.index(sample))
+    # Each in a process of its own: the interpreter specializes code for the contenders that ran before.
+    numbers = range(len(contenders))
+    counts = [count for number in numbers for count in _count(index, number)] if name == TRACING else _count(index)
     if len(counts) != len(contenders):
         note = f"Not measured: {len(counts)} counts for {len(contenders)} contenders; the interpreter inlines {BEGIN}."
         return Table(title, COLUMNS, [], [note])
@@ -58,10 +66,12 @@ def _table(sample: Sample) -> Table:
     return Table(title, COLUMNS, rows)
 
 
-def _count(index: int) -> list[int]:
+def _count(index: int, *numbers: int) -> list[int]:
+    """Count the contenders of a table, or those with these numbers."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", f"--zero-before={BEGIN}", f"--dump-before={END}"]
-        command += [f"--callgrind-out-file={folder}/count", sys.executable, __file__, str(index)]
+        command += [f"--callgrind-out-file={folder}/count", sys.executable, __file__]
+        command += map(str, (index, *numbers))
         environment = {**ENVIRONMENT, "PYTHONHASHSEED": "0"}
         subprocess.run(command, env=environment, capture_output=True, check=True, timeout=600)
         files = sorted(Path(folder).glob("count.*"), key=lambda file: int(file.suffix[1:]))
@@ -84,5 +94,7 @@ async def _repeat(call: Call, text: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    chosen = MAIN[int(sys.argv[1])]
-    asyncio.run(_call(_contenders(chosen), chosen.text))
+    table_number, *chosen_numbers = map(int, sys.argv[1:])
+    chosen = MAIN[table_number] if table_number < len(MAIN) else TWO_INTS
+    found = _contenders(chosen) if table_number < len(MAIN) else tracing.contenders()
+    asyncio.run(_call([found[number] for number in chosen_numbers] or found, chosen.text))

@@ -31,6 +31,7 @@ import serving
 import sizes
 import starts
 import threads
+import tracing
 from measure import ONLY, Neighbours
 
 README = Path(__file__).with_name("README.md")
@@ -49,6 +50,7 @@ SUBJECTS = {
     "mcp": remotes.table,
     "serving": serving.table,
     "manifest": manifests.table,
+    "tracing": tracing.table,
     "instructions": instructions.table,
 }
 BARS = "bars"

@@ -281,3 +281,29 @@ def test_without_a_provider_nothing_is_imported():
         assert not [name for name in sys.modules if name.startswith("opentelemetry")]
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
+def test_a_provider_that_is_set_after_the_first_calls_is_noticed():
+    program = """
+        from toolmason import Toolbox, tool
+
+        @tool
+        async def one() -> int:
+            return 1
+
+        box = Toolbox(one)
+        box.call_sync("one")
+
+        from opentelemetry import trace
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+        box.call_sync("one")
+        provider, exporter = TracerProvider(), InMemorySpanExporter()
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        trace.set_tracer_provider(provider)
+        box.call_sync("one")
+        assert [span.name for span in exporter.get_finished_spans()] == ["execute_tool one"]
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)

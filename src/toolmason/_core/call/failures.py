@@ -210,7 +210,7 @@ async def make_failure(route: Route, error: BaseException, failed: FailedCall) -
 
 
 def _scrub_message(message: str, *data: Any) -> str:
-    """Return a message without secrets. With so many arguments that not all can be searched, theirs stay in it."""
+    """Return a message without secrets. If there are too many arguments to search, only the others are masked."""
     found = scrub(message, *data)
     return scrub(message, *data[:-1]) if found == MASK else found
 

@@ -24,7 +24,7 @@ from toolmason._core.remote.nested import RemoteView
 from toolmason._core.remote.protocol import Health, OnConflict, RequestHandler
 from toolmason._core.run.blocking import blocking, run_blocking
 from toolmason._core.run.progress import OnProgress
-from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API
+from toolmason._core.run.tracing import LOADED_MODULES, OTEL, TRACE_API
 from toolmason._core.toolbox.approvals import Approvals
 from toolmason._core.toolbox.calls import Calls
 from toolmason._core.toolbox.lookup import ToolLookup
@@ -264,7 +264,7 @@ class Toolbox:
             if isinstance(found, ToolCallError):
                 return self._calls.run_unknown(make_call(call_id, name, arguments), options, found)
             route = found
-        if route.hooks or (TRACE_API in LOADED_MODULES and getattr(LOADED_MODULES[TRACE_API], PROVIDER, None)):
+        if route.hooks or (OTEL.module._TRACER_PROVIDER and TRACE_API in LOADED_MODULES):
             return self._calls.run(route, make_call(call_id, name, arguments), options)
         return (route.runner if self._run is None else route.run_runner)(call_id, arguments, options)
 
