@@ -47,7 +47,7 @@ class TraceApi:
 
     def __init__(self) -> None:
         stand_in: Any = ModuleType("unknown")  # a module, because the interpreter reads those fastest
-        stand_in._TRACER_PROVIDER = True
+        stand_in._TRACER_PROVIDER = True  # noqa: SLF001 - the name that the API has
         self.module = stand_in
 
 
