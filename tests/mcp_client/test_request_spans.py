@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from pathlib import Path
 
 import pytest
 from mcp import Client
@@ -15,7 +14,15 @@ from toolmason.mcp_server.sdk_server import make_server
 from toolmason.testing import ScriptedModel
 
 SECRET = "sk-0123456789abcdef"  # noqa: S105 - not a key of anybody
-RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
+SERVER = """
+from toolmason import Toolbox, ToolContext, serve, tool
+
+@tool
+async def trace_of(ctx: ToolContext) -> str:
+    return str(ctx.get("traceparent"))
+
+serve(Toolbox(trace_of))
+"""
 CALL = [
     "execute_tool add",
     "  tools/call add",
@@ -96,12 +103,15 @@ async def test_a_call_over_http_is_one_trace(era, box, spans):
     assert sent.attributes["server.address"] == "127.0.0.1"
 
 
-async def test_a_server_process_gets_the_trace_of_the_client(spans):
-    async with Toolbox(McpServer.stdio("raw", sys.executable, [RAW, "plain"])) as client:
-        result = await client.call("echo", {"text": "hello"})
+async def test_a_server_process_gets_the_trace_of_the_client(spans, tmp_path):
+    (tmp_path / "server.py").write_text(SERVER, "utf-8")
 
-    assert result.text == "hello"
-    assert spans.one("tools/call echo").attributes["network.transport"] == "pipe"
+    async with Toolbox(McpServer.stdio("far", sys.executable, [str(tmp_path / "server.py")])) as client:
+        result = await client.call("trace_of")
+
+    sent = spans.one("tools/call trace_of")
+    assert sent.attributes["network.transport"] == "pipe"
+    assert result.text.split("-")[1:3] == [f"{sent.context.trace_id:032x}", f"{sent.context.span_id:016x}"]
 
 
 async def test_the_header_that_a_tool_sees_is_that_of_the_request(box, spans):

@@ -61,10 +61,9 @@ async def trace_request(server: ServerSpec, phase: str, target: str, run: Callab
     """Send a request to a server in a span, and measure it. `target` is the name of the tool or prompt, if any."""
     method = _METHODS[phase]
     labels: dict[str, Any] = {"mcp.method.name": method, "toolmason.server": server.name}
-    if phase == "call":
-        labels |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": target}
-    elif phase == "prompt":
-        labels["gen_ai.prompt.name"] = target
+    # Not the operation `execute_tool`: the span of the call around this one has it, and dashboards count by it.
+    if phase in ("call", "prompt"):
+        labels["gen_ai.tool.name" if phase == "call" else "gen_ai.prompt.name"] = target
     started, outcome = perf_counter(), {}
     with open_span(f"{method} {target}".rstrip(), labels | _describe_address(server), "client") as span:
         try:

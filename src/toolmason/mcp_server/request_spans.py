@@ -42,7 +42,6 @@ def _describe_request(request: Request) -> dict[str, Any]:
     """Return the facts that spans and metrics share. A name is that of a tool or prompt only if the toolbox has it."""
     labels: dict[str, Any] = {"mcp.method.name": request.method}
     if request.method == "tools/call":
-        labels["gen_ai.operation.name"] = "execute_tool"
         labels["gen_ai.tool.name"] = request.params["name"] if request.traits is not None else "_OTHER"
     return labels
 

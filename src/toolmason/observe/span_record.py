@@ -42,6 +42,8 @@ class SpanRecord:
         """The facts that matter most, as a short text: errors, tokens, attempts."""
         found = self.attributes
         words = ["server"] if self.kind == "server" else []
+        if self.name == "execute_tool":  # of a tool that does not exist, so that its name is not one of few
+            words.append(str(found.get("gen_ai.tool.name", "")))
         words += [str(found[name]) for name in _NOTED if name in found]
         words += map(str, found.get("gen_ai.response.finish_reasons", ()))
         if "gen_ai.usage.input_tokens" in found or "gen_ai.usage.output_tokens" in found:

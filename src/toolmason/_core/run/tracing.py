@@ -301,8 +301,9 @@ def _describe_call(definition: ToolDefinition, call: ToolCall, options: TraceOpt
         "gen_ai.tool.name": definition.name,
         "gen_ai.tool.call.id": to_line(call.id),
         "gen_ai.tool.type": "function",
-        "gen_ai.tool.description": definition.description,
     }
+    if definition.description:
+        attributes["gen_ai.tool.description"] = definition.description
     if options.has_spring_names:
         attributes |= {
             "spring.ai.kind": "tool_call",
