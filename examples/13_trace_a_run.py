@@ -3,8 +3,9 @@
 import asyncio
 import sys
 from pathlib import Path
+from typing import Annotated
 
-from toolmason import Allow, Chat, McpServer, Retry, Toolbox, tool
+from toolmason import Chat, McpServer, Retry, Toolbox, tool
 from toolmason.extend import ApprovalRequest
 from toolmason.observe import SpanRecord, print_tree, record, to_html
 from toolmason.testing import ScriptedModel
@@ -13,7 +14,7 @@ attempts = iter([True, False])
 
 
 @tool(retry=Retry(attempts=3, delay=0.05), read_only=True)
-async def read_prices(city: str) -> dict[str, int]:
+async def read_prices(city: Annotated[str, "Name of the city"]) -> dict[str, int]:
     """Read the prices of a city."""
     await asyncio.sleep(0.03)
     if next(attempts):
@@ -22,23 +23,22 @@ async def read_prices(city: str) -> dict[str, int]:
 
 
 @tool(read_only=True)
-async def find_hotels(city: str) -> list[str]:
+async def find_hotels(city: Annotated[str, "Name of the city"]) -> list[str]:
     """Find hotels in a city."""
     await asyncio.sleep(0.08)
     return [f"Hotel {city}"]
 
 
 @tool(destructive=True)
-async def book(hotel: str) -> str:
+async def book(hotel: Annotated[str, "Name of the hotel"]) -> str:
     """Book a room."""
     await asyncio.sleep(0.02)
     return f"booked {hotel}"
 
 
-async def approve(_: ApprovalRequest) -> Allow:
+async def approve(_: ApprovalRequest) -> bool:
     """Stand in for a person."""
-    await asyncio.sleep(0.1)
-    return Allow()
+    return await asyncio.sleep(0.1, result=True)
 
 
 async def main() -> list[SpanRecord]:

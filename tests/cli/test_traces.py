@@ -4,11 +4,11 @@ import json
 import stat
 import sys
 
+import click
 import pytest
-from click.testing import CliRunner
 
 from house.source import ROOT
-from toolmason.cli.commands import chat
+from toolmason.cli.commands.chat import tracing
 
 ASK = (f"{ROOT}/examples/shop.py:box", "What is the price of 3 TEA-01?", "--model", "offline")
 
@@ -56,10 +56,11 @@ def test_a_run_is_shown_by_its_id_with_times(run, tmp_path):
 def test_without_the_sdk_the_command_to_install_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
 
-    done = CliRunner().invoke(chat.command, [*ASK, "--trace"])
-
-    assert done.exit_code == 1
-    assert "pip install 'toolmason[otel]'" in done.output
+    with (
+        pytest.raises(click.ClickException, match=r"pip install 'toolmason\[otel\]'"),
+        tracing({"trace": True, "trace_file": None}),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("option", ["--trace", "--trace-file"])
