@@ -66,7 +66,7 @@ $(JUDGES)/.tracing: $(READY)
 
 test-tracing: $(JUDGES)/.tracing ## Export a trace with OTLP, Logfire, Langfuse and Phoenix, and run tests with tracing on
 	@$(BIN)/python tests/judges/tracing.py $(JUDGES)/tracing
-	@$(PYTEST) --traced -q tests/chat tests/policy tests/core/test_calls.py tests/mcp_client/test_same_as_local.py
+	@$(PYTEST) --traced -q tests/chat tests/core/test_calls.py tests/policy/test_approval.py tests/policy/test_parity.py
 
 trace-picture: $(READY) ## Draw the picture of a trace in the docs from a run of an example; needs chromium
 	@$(BIN)/python examples/13_trace_a_run.py $(VENV)/trace.html
