@@ -32,9 +32,7 @@ def table(rounds: int, *, with_peers: bool) -> list[Table]:
     del rounds, with_peers
     names = {sample.name: _contenders(sample) for sample in MAIN} | {TRACING: tracing.contenders()}
     return [
-        _table(index, name, contenders)
-        for index, (name, contenders) in enumerate(names.items())
-        if is_chosen(name)
+        _table(index, name, contenders) for index, (name, contenders) in enumerate(names.items()) if is_chosen(name)
     ]
 
 

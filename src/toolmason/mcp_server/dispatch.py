@@ -22,10 +22,9 @@ from toolmason.mcp_client import specification as spec
 from toolmason.mcp_client.specification import RpcError
 from toolmason.mcp_server.call_tool import ROUND_PARAMS, Request
 from toolmason.mcp_server.client_requests import RunningCall
-from toolmason.mcp_server.handlers import CAPABILITIES, Handler, Handlers
+from toolmason.mcp_server.handlers import CAPABILITIES, Handler, Handlers, trace_handler
 from toolmason.mcp_server.http.session_table import SESSION_HEADER, Session, SessionTable
 from toolmason.mcp_server.lists import ToolTraits
-from toolmason.mcp_server.request_spans import trace_handler
 
 DUPLICATE_ID_MESSAGE: Final = "A request with this id is in progress. Use a unique id for each request."
 SESSION_TRUST_SECONDS: Final = 60.0

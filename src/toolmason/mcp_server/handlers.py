@@ -7,10 +7,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
+from time import perf_counter
 from typing import Any, Final, TypeAlias
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.remote.gateway import Gateway
+from toolmason._core.run.metrics import measure
+from toolmason._core.run.tracing import ActiveSpan, extract_context, get_error_type, get_traceparent, is_tracing
 from toolmason._core.toolbox.options import make_ledger
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.content import EmbeddedResource, encode_contents
@@ -39,6 +42,9 @@ CAPABILITIES: Final[Mapping[str, Any]] = {
 _TTL_MS: Final = 60_000
 _LEGACY_NOT_FOUND: Final = -32002
 """Error code of a missing resource before protocol version 2026-07-28."""
+
+_HOUSEKEEPING: Final = frozenset({"server/discover", "ping", "logging/setLevel"})
+"""Methods without a span: clients send them outside of any work, so that each would be a trace of its own."""
 
 
 class Handlers:
@@ -250,3 +256,51 @@ def _make_error(error: Exception, subject: str) -> RpcError:
     detail = "" if isinstance(error, ToolmasonError) else f" ({type(error).__name__})"
     _log.error("a prompt or resource failed: %s%s", subject, detail)
     return RpcError(spec.INTERNAL_ERROR, f"{subject} failed because of an internal error.")
+
+
+# --- spans -----------------------------------------------------------------------------------------
+
+
+async def trace_handler(handler: Handler, request: Request) -> Any:
+    """Handle a request in a span whose parent is the span that the client sent in `_meta`."""
+    labels = _describe_labels(request)
+    started, outcome = perf_counter(), {}
+    try:
+        if not is_tracing() or request.method in _HOUSEKEEPING:
+            return await handler(request)
+        with _open_span(request, labels) as span:
+            try:
+                result = await handler(request)
+            except RpcError as error:
+                span.set({"rpc.response.status_code": str(error.code)})
+                raise
+            if isinstance(result, Mapping) and result.get("isError"):
+                outcome = {"error.type": span.fail("tool_error")}
+        return result
+    except BaseException as error:
+        outcome = {"error.type": str(error.code) if isinstance(error, RpcError) else get_error_type(error)}
+        raise
+    finally:
+        measure("mcp.server.operation.duration", perf_counter() - started, labels | outcome)
+
+
+def _describe_labels(request: Request) -> dict[str, Any]:
+    """Return the facts that spans and metrics share. A name is that of a tool or prompt only if the toolbox has it."""
+    labels: dict[str, Any] = {"mcp.method.name": request.method}
+    if request.method == "tools/call":
+        labels["gen_ai.tool.name"] = request.params["name"] if request.traits is not None else "_OTHER"
+    return labels
+
+
+def _open_span(request: Request, labels: Mapping[str, Any]) -> ActiveSpan:
+    attributes = {**labels, "jsonrpc.request.id": str(request.id)}
+    if request.modern:
+        attributes["mcp.protocol.version"] = spec.MODERN_VERSION
+    target = labels.get("gen_ai.tool.name", "")
+    name = request.method if target in ("", "_OTHER") else f"{request.method} {target}"
+    meta, ambient = request.params.get("_meta") or {}, get_traceparent()
+    parent = extract_context(meta)
+    span = ActiveSpan(name, attributes, "server", parent)
+    if parent is not None and ambient != meta.get("traceparent"):
+        span.link(ambient)  # such as the span of the HTTP server
+    return span

@@ -26,8 +26,7 @@ from toolmason.mcp_client.sdk_spans import IS_OWN_REQUEST
 from toolmason.mcp_client.specification import LOG_LEVEL_META_KEY, TASKS_EXTENSION, RpcError
 from toolmason.mcp_server.call_tool import Request
 from toolmason.mcp_server.client_requests import ORIGIN_KEY, ClientStream, Origin
-from toolmason.mcp_server.handlers import Handler, Handlers
-from toolmason.mcp_server.request_spans import trace_handler
+from toolmason.mcp_server.handlers import Handler, Handlers, trace_handler
 from toolmason.mcp_server.subscriptions import Subscriptions
 
 _LIST_METHODS: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover")
