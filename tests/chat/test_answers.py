@@ -261,7 +261,7 @@ async def test_a_refusal_ends_the_run(finish, words):
 
     reply = await chat.send("x")
 
-    assert (len(model.requests), reply.finish, reply.text) == (1, "stop", "No.")
+    assert (len(model.requests), reply.finish, reply.text) == (1, finish, "No.")
     with pytest.raises(AnswerError, match=f"{words}.*: No"):
         _ = reply.output
 

@@ -44,4 +44,5 @@ def test_every_field_of_a_reply_has_a_row():
         "text",
         "new",
         "output",
+        "problem",
     }

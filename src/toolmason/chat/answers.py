@@ -231,6 +231,11 @@ class AnswerRun:
 
     # --- answers -------------------------------------------------------------------------------------
 
+    @property
+    def is_accepted(self) -> bool:
+        """True if the run has its answer."""
+        return self.is_over and not self._problem
+
     def is_answer(self, calls: Sequence[ToolCall]) -> bool:
         """Return True if there are calls, and all are answers."""
         for call in calls:  # once for each step: `all` takes several times as long

@@ -90,6 +90,7 @@ class Chat(Generic[OutputT]):
         advisors: Sequence[Advisor] = (),
         limits: Limits | None = None,
         on_limit: Literal["stop", "raise"] = "stop",
+        on_length: Literal["stop", "continue"] = "stop",
         strategy: Strategy = Parallel(),  # noqa: B008 - frozen, so one default serves all
         execute: ExecuteRule = True,
         history: bool = True,
@@ -125,6 +126,9 @@ class Chat(Generic[OutputT]):
             raise ConfigError("history=False requires a memory. Pass `memory=` as well.")
         if on_limit not in ("stop", "raise"):
             raise ConfigError(f'on_limit={on_limit!r}: must be "stop" or "raise".')
+        if on_length not in ("stop", "continue"):
+            raise ConfigError(f'on_length={on_length!r}: must be "stop" or "continue".')
+        self._on_length = on_length
         self._running_tasks: dict[str | None, set[asyncio.Task[Any]]] = {}
         self._cancelled_tasks: set[asyncio.Task[Any]] = set()
         self._tickets = TicketStore()
@@ -404,6 +408,7 @@ class Chat(Generic[OutputT]):
             share_budget(self._budget, context, conversation, () if caller is None else caller.budgets),
             None if options.output is None and self._answer_type is None else self._make_answer(box, options),
             delegated,
+            on_length=self._on_length,
             ticket_store=self._tickets,
         )
         if delegated is not None:

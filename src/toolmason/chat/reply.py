@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, cast
 from toolmason._core.call.approval import ApprovalRequest
 from toolmason._core.call.gates import is_own
 from toolmason._core.toolbox.exchange import ModelReply, Usage
+from toolmason._core.values.content import Text
 from toolmason._core.values.messages import Message, dump_call
 from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolCall, ToolResult
@@ -26,13 +27,26 @@ from toolmason.errors import (
 )
 from toolmason.observe.tree import draw_length, format_milliseconds
 
-RunFinish: TypeAlias = Literal["stop", "direct", "calls", "pending", "limit", "cancelled"]
+RunFinish: TypeAlias = Literal[
+    "stop", "length", "refusal", "filter", "calls", "direct", "pending", "limit", "cancelled", "error"
+]
 """Reason a run ended.
 
-`stop`: the model answered. `direct`: the results are the answer. `calls`: the caller must run the last calls.
-`pending`: calls wait for approval, or for the application to run them. `limit`: a limit was reached.
-`cancelled`: the run was cancelled.
+`stop`: the model answered. `length`: the answer is cut at the token limit. `refusal`: the model refused to answer.
+`filter`: a filter of the provider removed the answer. `error`: the model failed, or its answer is empty.
+`direct`: the results are the answer. `calls`: the caller must run the last calls. `pending`: calls wait for approval,
+or for the application to run them. `limit`: a limit was reached. `cancelled`: the run was cancelled.
 """
+_PROBLEMS: Final[Mapping[str, str]] = {
+    "length": "The answer is cut at the token limit{}. Raise `max_tokens`, or pass `on_length='continue'`.",
+    "refusal": "The model refused to answer{}.",
+    "filter": "A filter of the provider removed the answer{}.",
+    "error": "The model ended without an answer{}.",
+    "limit": "The run reached its limits before the model answered: {}.",
+    "cancelled": "The run was cancelled.",
+}
+CONTINUE_TEXT: Final = "Your answer was cut off. Continue exactly where it stopped, without repeating anything."
+"""Message that asks for the rest of an answer that the token limit cut off."""
 
 FORMAT: Final = "toolmason-run"
 VERSION: Final = 1
@@ -95,6 +109,7 @@ class Reply(Generic[OutputT]):
     messages: tuple[Message, ...]
     """Whole conversation, valid to send again to any provider."""
     finish: RunFinish = "stop"
+    """Why the run ended; `finish_reason` is the provider's own word."""
     calls: tuple[ToolCall, ...] = ()
     """All calls of the run. With `finish="calls"`, only those that have not been run."""
     results: tuple[ToolResult, ...] = ()
@@ -127,6 +142,16 @@ class Reply(Generic[OutputT]):
     """Tickets of the conversation whose work goes on, or whose results the next `send` delivers."""
     trace: str = ""
     """W3C trace header of the run's span, whose second part is the trace ID; empty if the program does not trace."""
+    finish_reason: str = ""
+    """The provider's own word for why the last turn ended; empty if it has none."""
+
+    @property
+    def problem(self) -> str:
+        """Sentence that says why the run has no complete answer; empty if it has one, or waits."""
+        if self.finish == "limit":
+            return _PROBLEMS["limit"].format(self.limit)
+        reason = f" (the provider said {self.finish_reason!r})" if self.finish_reason else ""
+        return _PROBLEMS.get(self.finish, "").format(reason)
 
     def __repr__(self) -> str:
         # Short: Python 3.11 builds the repr of the value that `asyncio.run` returns, and a conversation may be long.
@@ -162,7 +187,7 @@ class Reply(Generic[OutputT]):
         for message in reversed(self.messages[self.history_length :]):
             if message.role == "assistant":
                 answers.insert(0, message.text)  # several in a row: the provider paused in between
-            elif answers:
+            elif answers and message.text != CONTINUE_TEXT:
                 break
         return "".join(answers)
 
@@ -221,6 +246,7 @@ class Reply(Generic[OutputT]):
             "usage": asdict(self.usage),
             "cost": self.cost,
             "limit": self.limit,
+            "finish_reason": self.finish_reason,
             "delegations": [each.to_dict() for each in self.delegations],
             "waiting": {call_id: reply.save() for call_id, reply in self.waiting.items()},
             "external": [dump_call(call) for call in self.external],
@@ -263,6 +289,7 @@ class Reply(Generic[OutputT]):
                 external=tuple(ToolCall(**call) for call in saved.get("external", ())),
                 compacted=_load_compacted(saved.get("compacted", (0, 0))),
                 trace=str(saved.get("trace", "")),
+                finish_reason=saved.get("finish_reason", ""),
             )
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError, ToolmasonError) as error:
             raise ConfigError(f"This saved run is damaged: {type(error).__name__}: {error}. Save it again.") from error
@@ -288,6 +315,18 @@ def is_paused_by_provider(reply: ModelReply) -> bool:
     items = state.get("items", ()) if isinstance(state, Mapping) else ()
     # An approval request of the provider waits for a person instead.
     return not any(item.get("type") == "mcp_approval_request" for item in items if isinstance(item, Mapping))
+
+
+def find_finish(reply: ModelReply) -> RunFinish:
+    """Return how a run ends that ends with this reply."""
+    message = reply.message
+    if message.calls:
+        return "calls"
+    if reply.finish == "pause":
+        return "pending"
+    # An empty answer must not look like one: providers report `stop` for it as well.
+    is_empty = all(isinstance(part, Text) and not part.text.strip() for part in message.content)
+    return "error" if reply.finish == "stop" and is_empty else reply.finish
 
 
 def make_cancelled_result(call: ToolCall) -> ToolResult:

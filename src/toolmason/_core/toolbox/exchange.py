@@ -16,8 +16,8 @@ from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason._explain import explain_arguments
 from toolmason.errors import ConfigError
 
-FinishReason: TypeAlias = Literal["stop", "calls", "length", "refusal", "filter", "pause", "other"]
-"""Reason a model stopped: finished, tool calls, token limit, refusal, content filter, paused turn, or other."""
+FinishReason: TypeAlias = Literal["stop", "calls", "length", "refusal", "filter", "pause", "error"]
+"""Reason a model stopped: finished, tool calls, token limit, refusal, content filter, paused turn, or a failure."""
 ToolChoiceMode: TypeAlias = Literal["auto", "none", "required"]
 _MODES: Final = ("auto", "none", "required")
 
@@ -243,6 +243,8 @@ class ModelReply:
     usage: Usage = NO_USAGE
     raw: Any = field(default=None, repr=False)
     """Raw response of the provider."""
+    finish_reason: str = ""
+    """The provider's own word for why the model stopped, such as `max_output_tokens`."""
 
     @explain_arguments
     def __init__(
@@ -252,22 +254,32 @@ class ModelReply:
         finish: FinishReason = "stop",
         usage: Usage = NO_USAGE,
         raw: Any = None,
+        finish_reason: str = "",
     ) -> None:
         if not message.calls and (given := tuple(calls)):
             message = Message(message.role, message.content, given, message.results, message.provider_state)
-        for name, value in {"message": message, "finish": finish, "usage": usage, "raw": raw}.items():
+        fields_given = {
+            "message": message,
+            "finish": finish,
+            "usage": usage,
+            "raw": raw,
+            "finish_reason": finish_reason,
+        }
+        for name, value in fields_given.items():
             object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the reply as JSON data, without `raw`."""
         usage = {name: getattr(self.usage, name) for name in Usage.__slots__}
-        return {"message": self.message.to_dict(), "finish": self.finish, "usage": usage}
+        data = {"message": self.message.to_dict(), "finish": self.finish, "usage": usage}
+        return {**data, "finish_reason": self.finish_reason} if self.finish_reason else data
 
     @classmethod
     @explain_arguments
     def from_dict(cls, data: Mapping[str, Any]) -> ModelReply:
         """Restore a reply from the data of `to_dict`."""
-        return cls(Message.from_dict(data["message"]), (), data["finish"], Usage(**data["usage"]))
+        message, reason = Message.from_dict(data["message"]), data.get("finish_reason", "")
+        return cls(message, (), data["finish"], Usage(**data["usage"]), finish_reason=reason)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

@@ -215,6 +215,8 @@ class Limits(Value):
     """Maximum number of calls of one tool, unless the tool sets `max_calls`."""
     answers: int | None = 3
     """Maximum number of answers of a run with a typed answer; all but the last are wrong."""
+    continuations: int | None = 3
+    """Maximum number of requests for the rest of an answer that was cut off, with `on_length="continue"`."""
     tokens: int | None = None
     """Maximum number of input and output tokens. The last request may exceed it."""
     input_tokens: int | None = None

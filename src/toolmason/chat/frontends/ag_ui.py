@@ -30,6 +30,7 @@ from toolmason.errors import ApprovalRequired, ConfigError, ExternalCall
 
 MAX_FRONTEND_TOOLS: Final = 128
 """Tools that a front end offers."""
+_RESULT_FIELDS: Final = ("finish", "finish_reason", "problem", "output")
 _ANSWER_SCHEMA: Final = {
     "type": "object",
     "properties": {
@@ -198,7 +199,7 @@ class AgUiEncoder(PartEncoder):
             interrupts = [_make_interrupt(reply, request) for request in reply.pending]
             outcome = {"type": "interrupt", "interrupts": interrupts}
         usage = {"inputTokens": reply.usage.input_tokens, "outputTokens": reply.usage.output_tokens}
-        result = {name: value for name, value in describe_reply(reply).items() if name in ("finish", "output")}
+        result = {name: value for name, value in describe_reply(reply).items() if name in _RESULT_FIELDS}
         data = {"threadId": self._thread, "runId": self._run, "outcome": outcome, "result": result, "usage": [usage]}
         yield {"type": "RUN_FINISHED", **data}
 

@@ -336,7 +336,7 @@ class ChatApp:
 
     def _keep_pending(self, run: StreamedRun, reply: Reply[Any]) -> None:
         """Keep a run that waits, in place of the oldest ones of the same client if it has too many."""
-        if reply.finish != "pending":
+        if not (reply.pending or reply.external):
             return
         waiting = WaitingRun(run.owner, reply)
         for key in waiting.keys:

@@ -410,6 +410,8 @@ def describe_reply(reply: Reply[Any]) -> Data:
         **output,
         "text": reply.text,
         "finish": reply.finish,
+        "finish_reason": reply.finish_reason,
+        "problem": reply.problem,
         "run": reply.run,
         "usage": {name: getattr(reply.usage, name) for name in Usage.__slots__},
         "pending": [{**request, "arguments": dict(request["arguments"])} for request in pending],

@@ -27,7 +27,16 @@ from toolmason.chat.frontends.frontend import (
 from toolmason.chat.reply import Reply
 from toolmason.errors import ApprovalDenied, ApprovalRequired, ConfigError, ExternalCall
 
-_FINISH_REASONS: Final = {"stop": "stop", "direct": "stop", "calls": "tool-calls", "pending": "tool-calls"}
+_FINISH_REASONS: Final = {
+    "stop": "stop",
+    "direct": "stop",
+    "calls": "tool-calls",
+    "pending": "tool-calls",
+    "length": "length",
+    "refusal": "content-filter",
+    "filter": "content-filter",
+    "error": "error",
+}
 
 
 class VercelFrontend:
@@ -184,7 +193,7 @@ class VercelEncoder(PartEncoder):
             yield {"type": "abort", "reason": "cancelled"}
             return
         usage = {"inputTokens": reply.usage.input_tokens, "outputTokens": reply.usage.output_tokens}
-        metadata = {"finish": reply.finish, "usage": usage}
+        metadata = {"finish": reply.finish, "finishReason": reply.finish_reason, "usage": usage}
         reason = _FINISH_REASONS.get(reply.finish, "other")
         yield {"type": "finish", "finishReason": reason, "messageMetadata": metadata}
 

@@ -175,7 +175,7 @@ class Compactor:
 
     def _find_problem(self, reply: ModelReply) -> str:
         text, tokens = reply.text.strip(), self.compact.tokens
-        if reply.calls or reply.finish not in ("stop", "other"):
+        if reply.calls or reply.finish != "stop":
             return f"the summary ended with {reply.finish!r}"
         if not text:
             return "the summary is empty"

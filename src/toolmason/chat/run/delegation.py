@@ -165,10 +165,10 @@ def _find_delegated_call(name: str, call: ToolCall) -> DelegatedCall | None:
 
 def _get_answer(name: str, reply: Reply[Any], *, has_output: bool) -> Any:
     match reply.finish:
-        case "pending" if not reply.pending:
+        case "pending" if reply.external:
             names = ", ".join(call.name for call in reply.external)
             raise ToolError(f"{name} waits for the application to run {names}. Call it from a chat.")
-        case "pending":
+        case "pending" if reply.pending:
             paths = ", ".join(request.path for request in reply.pending)
             raise ToolError(f"{name} waits for approval of {paths}. Give its chat an approver, or call it from a chat.")
         case "limit":
@@ -177,6 +177,10 @@ def _get_answer(name: str, reply: Reply[Any], *, has_output: bool) -> Any:
             raise ToolError(f"{name} was cancelled.")
         case "calls":
             raise ToolError(f"{name} left its calls to its caller. Create its chat without `execute=`.")
+        case "pending":
+            raise ToolError(f"{name} waits for its provider ({reply.finish_reason}). Send its chat the next message.")
+        case "length" | "refusal" | "filter" | "error":
+            raise ToolError(f"{name}: {reply.problem} It wrote so far: {reply.text[:2000] or 'nothing'}")
         case _:
             pass
     if not has_output:
@@ -197,7 +201,7 @@ def is_chat_tool(tool: Tool | None) -> bool:
 
 def complete_result(call: ToolCall, result: ToolResult, reply: Reply[Any]) -> ToolResult:
     """Return the result of a call of a chat: it waits if the chat waits, and says what the chat used."""
-    if reply.finish == "pending":
+    if reply.pending or reply.external:
         error = ApprovalRequired(call.name, reply.pending[0]) if reply.pending else ExternalCall(call.name)
         return ToolResult(call.id, call.name, error=error, attempts=0, duration=result.duration)
     meta = {**result.meta, _DELEGATION: make_delegation(call, reply).to_dict()}

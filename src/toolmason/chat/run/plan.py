@@ -98,6 +98,8 @@ class RunPlan:
     execution: RunExecution | None = None
     """Record of the effects, or None if the runtime records nothing."""
 
+    on_length: str = "stop"
+    """`continue` to ask for the rest of an answer that the token limit cut off."""
     ticket_store: TicketStore = field(default_factory=TicketStore)
     """Tickets of the chat."""
     tickets: Any = None

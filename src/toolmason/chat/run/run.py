@@ -21,6 +21,7 @@ from toolmason._core.run.execute import call_user_function
 from toolmason._core.run.tracing import get_traceparent, link_current
 from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
 from toolmason._core.toolbox.toolbox import get_state
+from toolmason._core.values.content import Text
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.provider_tools import get_native_origins
@@ -36,10 +37,12 @@ from toolmason.chat.events import CallFinished, CallStarted, Compacted, StepFini
 from toolmason.chat.loop import ModelTurn
 from toolmason.chat.memory import apply_window, complete_last_turn
 from toolmason.chat.reply import (
+    CONTINUE_TEXT,
     Delegation,
     Reply,
     RunFinish,
     Step,
+    find_finish,
     find_limit,
     is_paused_by_provider,
     is_run_limit_error,
@@ -72,6 +75,8 @@ class Run:
     pending: tuple[ApprovalRequest, ...] = ()
     external: tuple[ToolCall, ...] = ()
     finish: RunFinish = "stop"
+    finish_reason: str = ""
+    """The provider's word for why the last turn ended."""
     recorded: int = 0
     """Number of messages that the run has recorded, across all processes that executed it."""
     turns: int = 0
@@ -149,7 +154,8 @@ class Run:
     def summarize(self) -> dict[str, Any]:
         """Return the facts to record at the end of the run."""
         reply = self.make_reply()
-        return {"text": reply.text, "turns": self.turns, "saved": reply.save() if reply.finish == "pending" else None}
+        saved = reply.save() if reply.pending or reply.external else None
+        return {"text": reply.text, "turns": self.turns, "finish_reason": reply.finish_reason, "saved": saved}
 
     # --- model turns ---------------------------------------------------------------------------------
 
@@ -172,7 +178,7 @@ class Run:
             reply = await self.plan.execution.perform(effect, partial(call_model, self.plan, request), REPLY_SERIALIZER)
         if reply.message.calls:
             reply = assign_call_ids(reply, self.plan.call_ids)
-        self.turns = turn.number
+        self.turns, self.finish_reason = turn.number, reply.finish_reason
         self.plan.spending.add_turn(reply.usage)
         self.last_input = (len(request.messages), reply.usage.input_tokens)
         message = reply.message
@@ -195,6 +201,8 @@ class Run:
                 return None
             return await self._ask_again(turn, reply)
         calls = reply.message.calls
+        if reply.finish == "length" and not calls and self.plan.on_length == "continue" and execute is not False:
+            return await self._continue_answer(turn, reply)
         if not calls and execute is not False and await self._must_wait_for_tickets():
             return await self._ask_again(turn, reply)
         if (answer := self.plan.answer) is not None and not calls:
@@ -208,6 +216,18 @@ class Run:
         self.last_executed = reply
         results = await self.run_calls(turn.number, calls)
         return await self.handle_results(turn, reply, results)
+
+    async def _continue_answer(self, turn: ModelTurn, reply: ModelReply) -> ModelTurn | None:
+        """Ask for the rest of an answer that the token limit cut off, unless a limit is reached."""
+        if self.plan.answer is not None:  # a part of a typed answer is not valid; the model is asked for a new one
+            return await self._handle_text_answer(turn, reply, self.plan.answer)
+        limit = self.plan.limits.continuations
+        asked = sum(message.text == CONTINUE_TEXT for message in self.messages[self.history_length :])
+        is_over = limit is not None and asked >= limit
+        if is_over or await self.must_stop():
+            self.finish, self.limit = "limit", f"limit of {limit} continuations" if is_over else self.limit
+            return None
+        return await self._ask_again(turn, reply, Message("user", CONTINUE_TEXT))
 
     async def _must_wait_for_tickets(self) -> bool:
         """Wait for a ticket if only this run can have its result. Return False if there is none, or a limit."""
@@ -275,8 +295,17 @@ class Run:
         await self.record([message])
         if message.calls:
             self.calls = [*message.calls]  # the caller runs these, and must not run the earlier ones again
+        self.finish_reason = reply.finish_reason
         if self.finish != "limit":
-            self.finish = "calls" if message.calls else "stop"
+            content = message.content
+            has_text = bool(content) and isinstance(content[0], Text) and bool(content[0].text.strip())
+            is_answer = has_text and reply.finish == "stop" and not message.calls  # the usual end, without a frame more
+            is_answer = is_answer or (self.plan.answer is not None and self.plan.answer.is_accepted)
+            self.finish = "stop" if is_answer else find_finish(reply)
+        if self.finish == "error":
+            _log.warning(
+                "run %s: the model ended without an answer (%s)", self.plan.run_id, to_line(self.finish_reason)
+            )
         if self.plan.emit is not None:
             self.plan.emit(StepFinished(self.turns, reply))
 
@@ -464,6 +493,7 @@ class Run:
             waiting=self.plan.waiting,
             external=self.external,
             compacted=self.compacted,
+            finish_reason=self.finish_reason,
             tickets=() if self.plan.tickets is None else tuple([ticket.id for ticket in self.plan.tickets.get_open()]),
         )
         if self.finish != "limit":

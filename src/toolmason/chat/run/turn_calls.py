@@ -157,7 +157,7 @@ class TurnCalls:
         reply = self.plan.answered.pop(call.id, None)
         if reply is None:
             return result
-        if reply.finish == "pending":
+        if reply.pending or reply.external:
             self.plan.waiting[call.id] = reply
         return complete_result(call, result, reply)
 

@@ -141,21 +141,17 @@ def choose_model() -> tuple[str, str]:
 
 
 def print_reply(reply: Reply, *, as_json: bool) -> None:
-    """Print the reply of a run; exit with a failure if it is waiting for approval or has reached a limit."""
+    """Print the reply of a run; exit with a failure if it waits for approval, or has no complete answer."""
     if as_json:
         print_json({**reply.save(), "text": reply.text})
     elif not is_terminal():
         print_text(reply.text)
-    if reply.finish == "pending":
+    if reply.pending:
         print_error("The run is waiting for approval. Run it in a terminal, or with --yes.")
         raise click.exceptions.Exit(TOOL_ERROR)
-    if reply.finish == "limit":
-        print_error(_describe_limit(reply))
+    if reply.problem:
+        print_error(reply.problem)
         raise click.exceptions.Exit(TOOL_ERROR)
-
-
-def _describe_limit(reply: Reply[Any]) -> str:
-    return f"The run reached its limits before the model answered: {reply.limit}."
 
 
 async def _run_conversation(chat: Chat, memory: WindowMemory, *, yes: bool) -> None:
@@ -189,8 +185,8 @@ async def _handle_input(text: str, chat: Chat, memory: WindowMemory, *, yes: boo
             return
         if reply.finish == "cancelled":
             echo("Cancelled. Send another message, or /quit.", err=True)
-        elif reply.finish == "limit":
-            print_error(_describe_limit(reply))
+        elif reply.problem:
+            print_error(reply.problem)
 
 
 @contextmanager

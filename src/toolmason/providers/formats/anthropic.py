@@ -196,8 +196,9 @@ class AnthropicCodec(ItemCodec):
     def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
         message = self.read_message(body["content"], names)
         reason = body.get("stop_reason") or ("tool_use" if message.calls else "end_turn")
-        finish: FinishReason = _FINISH_REASONS.get(reason, "other")
-        return ModelReply(message, (), finish, read_usage(body.get("usage"), _USAGE_PATHS), body)
+        finish: FinishReason = _FINISH_REASONS.get(reason, "error")
+        usage = read_usage(body.get("usage"), _USAGE_PATHS)
+        return ModelReply(message, (), finish, usage, body, str(body.get("stop_reason") or ""))
 
     @override
     def parse_call(self, item: Mapping[str, Any], names: ToolNames) -> ToolCall | None:

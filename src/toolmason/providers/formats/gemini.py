@@ -227,13 +227,15 @@ class GeminiCodec(ItemCodec):
         if not candidates:
             if not body.get("promptFeedback"):
                 raise ValueError("the response has no candidate")
-            return ModelReply(Message("assistant"), (), "filter", usage, body)
+            reason = str(body["promptFeedback"].get("blockReason") or "")
+            return ModelReply(Message("assistant"), (), "filter", usage, body, reason)
         parts = (candidates[0].get("content") or {}).get("parts") or []
         message = self.read_message(parts, names)
-        finish: FinishReason = _FINISH_REASONS.get(candidates[0].get("finishReason") or "STOP", "other")
+        reason = str(candidates[0].get("finishReason") or "")
+        finish: FinishReason = _FINISH_REASONS.get(reason or "STOP", "error")
         if message.calls and finish == "stop":
             finish = "calls"
-        return ModelReply(message, (), finish, usage, body)
+        return ModelReply(message, (), finish, usage, body, reason)
 
     @override
     def parse_call(self, item: Mapping[str, Any], names: ToolNames) -> ToolCall | None:

@@ -117,7 +117,7 @@ class JsonModeCodec(OpenAiChatCodec):
         is_typed = isinstance(given, dict | list)
         content = [] if calls or given is None else [Text(to_json(given).decode() if is_typed else str(given))]
         finish = "calls" if calls and reply.finish == "stop" else reply.finish
-        return ModelReply(Message("assistant", content, calls), (), finish, reply.usage, reply.raw)
+        return ModelReply(Message("assistant", content, calls), (), finish, reply.usage, reply.raw, reply.finish_reason)
 
 
 def _format_schema(schema: Mapping[str, Any]) -> Body:

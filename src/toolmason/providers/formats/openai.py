@@ -32,6 +32,10 @@ _THOUGHT_EVENTS = ("response.reasoning_summary_text.delta", "response.reasoning_
 _END_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.done")
 _NON_REASONING_PREFIXES: Final = ("gpt-3", "gpt-4", "chatgpt")
 """Prefixes of models without reasoning, which reject a request for it."""
+_CLIENT_CALLS: Final = frozenset(
+    {"computer_call", "local_shell_call", "shell_call", "apply_patch_call", "custom_tool_call"}
+)
+"""Items that the application would have to answer; no tool of a toolbox does."""
 _OPTION_KEYS: Final = {"max_tokens": "max_output_tokens", "temperature": "temperature", "top_p": "top_p"}
 _USAGE_PATHS: Final = make_openai_usage_paths("input", "output")
 
@@ -187,8 +191,8 @@ class OpenAiResponsesCodec(ItemCodec):
             raise parse_error(self.name, body if body.get("error") else {"error": "the response failed"})
         output = body["output"]
         message = self.read_message(output, names)
-        finish = _get_finish(body, output, message.calls)
-        return ModelReply(message, (), finish, read_usage(body.get("usage"), _USAGE_PATHS), body)
+        finish, reason = _get_finish(body, output, message.calls)
+        return ModelReply(message, (), finish, read_usage(body.get("usage"), _USAGE_PATHS), body, reason)
 
     @override
     def parse_call(self, item: Mapping[str, Any], names: ToolNames) -> ToolCall | None:
@@ -231,18 +235,23 @@ def _format_part(part: Content) -> Body:
     return {"type": "input_text", "text": content_parts.part_to_text(part)}
 
 
-def _get_finish(body: Mapping[str, Any], output: list[Any], calls: Sequence[ToolCall]) -> FinishReason:
-    if body.get("status") in ("cancelled", "in_progress", "queued"):
-        return "other"
-    if body.get("status") == "incomplete":
-        reason = (body.get("incomplete_details") or {}).get("reason")
-        return "filter" if reason == "content_filter" else "length"
+def _get_finish(body: Mapping[str, Any], output: list[Any], calls: Sequence[ToolCall]) -> tuple[FinishReason, str]:
+    """Return why the model stopped, and the word of the response that says so."""
+    status = str(body.get("status") or "")
+    if status in ("cancelled", "in_progress", "queued"):
+        return "error", status
+    if status == "incomplete":
+        reason = str((body.get("incomplete_details") or {}).get("reason") or status)
+        return "filter" if reason == "content_filter" else "length", reason
     if calls:
-        return "calls"
-    if any(item.get("type") == "mcp_approval_request" for item in output):
-        return "pause"
+        return "calls", status
+    kinds = {str(item.get("type")): item for item in output}
+    if "mcp_approval_request" in kinds:
+        return "pause", "mcp_approval_request"
+    if waiting := kinds.keys() & _CLIENT_CALLS:
+        return "calls", min(waiting)
     parts = (part for item in output if item.get("type") == "message" for part in item.get("content") or ())
-    return "refusal" if any(part.get("type") == "refusal" for part in parts) else "stop"
+    return ("refusal", "refusal") if any(part.get("type") == "refusal" for part in parts) else ("stop", status)
 
 
 CODEC: Final = OpenAiResponsesCodec()

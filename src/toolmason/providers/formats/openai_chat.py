@@ -200,13 +200,14 @@ class OpenAiChatCodec(Codec):
             text = "".join(part.get("text") or "" for part in text)
         content: list[Content] = [Text(part) for part in (text, refusal) if part]
         calls = [_parse_call(call, names) for call in message_body.get("tool_calls") or () if call.get("function")]
-        finish: FinishReason = _FINISH_REASONS.get(choice.get("finish_reason") or "stop", "other")
+        reason = choice.get("finish_reason") or ""
+        finish: FinishReason = _FINISH_REASONS.get(reason or "stop", "error")
         if calls and finish == "stop":
             finish = "calls"
         message = Message("assistant", content, calls, provider_state=self._make_state(message_body, body.get("model")))
         if refusal and not calls:
             finish = "refusal"
-        return ModelReply(message, (), finish, read_usage(body.get("usage"), _USAGE_PATHS), body)
+        return ModelReply(message, (), finish, read_usage(body.get("usage"), _USAGE_PATHS), body, str(reason))
 
     def _make_state(self, message_body: Mapping[str, Any], model: Any) -> dict[str, Any] | None:
         passthrough: dict[str, Any] = {key: message_body[key] for key in _PASSTHROUGH_KEYS if message_body.get(key)}
