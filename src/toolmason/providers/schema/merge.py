@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
+from toolmason._core.define.schema_nodes import get_json_type
+
 _LOCAL_PREFIXES: Final = ("#/$defs/", "#/definitions/")
 _UPPER_BOUNDS: Final = {"maximum", "maxLength", "maxItems", "maxProperties", "exclusiveMaximum"}
 _LOWER_BOUNDS: Final = {"minimum", "minLength", "minItems", "minProperties", "exclusiveMinimum"}
@@ -152,3 +154,17 @@ def make_nullable(schema: dict[str, Any]) -> dict[str, Any]:
     if "enum" in schema and None not in schema["enum"]:
         nullable_schema["enum"] = [*schema["enum"], None]
     return nullable_schema
+
+
+def select_possible(values: list[Any], declared: Any) -> list[Any]:
+    """Return the values of an enum that have the declared type; null stays, because optional values may be null."""
+    if declared is None:
+        return values
+    kinds = {declared} if isinstance(declared, str) else set(declared)
+    kinds |= {"integer"} if "number" in kinds else set()
+    possible = [value for value in values if get_json_type(value) in kinds or _is_whole(value, kinds)]
+    return [value for value in values if value in possible or value is None] if possible else []
+
+
+def _is_whole(value: Any, kinds: set[str]) -> bool:
+    return type(value) is float and value.is_integer() and "integer" in kinds

@@ -25,6 +25,7 @@ from toolmason.providers.schema.merge import (
     make_nullable,
     merge_schemas,
     modernize,
+    select_possible,
     unite_branches,
 )
 from toolmason.providers.schema.sentences import ANNOTATION_KEYWORDS, UNENFORCED_KEYWORDS, add_sentences, make_sentence
@@ -341,6 +342,13 @@ class SchemaNarrower:
         values = [schema["const"]] if has_const else schema.get("enum")
         if not isinstance(values, list):
             return
+        possible = select_possible(values, narrowed.get("type"))
+        if values and not possible:
+            # No value has the type: a provider that enforces both could accept none, or rejects the request.
+            sentences.append(make_sentence("enum", values))
+            self._add_unenforced(path, "`enum`")
+            return
+        values = possible
         self.enum_value_count += len(values)
         kinds = self.dialect.enum_types
         if kinds is None or all(type(value) in kinds for value in values):
