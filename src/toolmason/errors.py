@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from toolmason._pickling import make_error_picklable, make_picklable, rebuild
 from toolmason._text import ArgumentProblem as ArgumentProblem  # noqa: PLC0414 - re-exported
 from toolmason._text import clip as clip  # noqa: PLC0414 - as above
-from toolmason._text import find_close_names
+from toolmason._text import find_close_names, suggest_name
 from toolmason._text import safe_str as safe_str  # noqa: PLC0414 - as above
 
 if TYPE_CHECKING:
@@ -159,13 +159,25 @@ class ConfigError(ToolmasonError):
     """A setting or injected value is missing or invalid."""
 
 
+_RETRY_STATUSES = frozenset({408, 409, 429})
+_SERVER_ERROR = 500
+
+
 class UnsupportedProvider(ConfigError, ValueError):
     """The provider or model type is unknown; `known` lists the supported ones."""
 
     def __init__(self, name: object, known: Iterable[str], *, example: str = "") -> None:
         self.name, self.known = name, tuple(known)
-        advice = f" For a server that speaks Chat Completions, as most do, write {example}." if example else ""
-        super().__init__(f"Unknown provider {clip(str(name))!r}. Available: {', '.join(self.known)}.{advice}")
+        is_compatible = "base_url=" in example
+        advice = f" For a server that speaks Chat Completions, as most do, write {example}." if is_compatible else ""
+        near = suggest_name(str(name).partition(":")[0].strip().lower(), self.known)
+        advice = f" Write {example}." if example and not is_compatible else f"{f' {near}' if near else ''}{advice}"
+        super().__init__(f"Unknown provider {clip(str(name))!r}.{advice} Available: {', '.join(self.known)}.")
+
+
+def is_retryable_status(status: int) -> bool:
+    """Return True if a request that failed with this HTTP status may succeed later."""
+    return status in _RETRY_STATUSES or status >= _SERVER_ERROR
 
 
 class ModelError(ToolmasonError):

@@ -59,7 +59,7 @@ def test_a_server_of_ones_own_needs_no_key():
     assert model("openai-chat:qwen", base_url="http://127.0.0.1:1/v1").name == "openai-chat:qwen"
 
 
-@pytest.mark.parametrize("name", ["mistral:large", "gpt-5", "", None, ":x"])
+@pytest.mark.parametrize("name", ["mystery:large", "gpt-5", "", None, ":x"])
 def test_an_unknown_kind_of_model_is_an_error_that_names_the_known_ones(name):
     with pytest.raises(UnsupportedProvider) as caught:
         model(name)
@@ -69,7 +69,7 @@ def test_an_unknown_kind_of_model_is_an_error_that_names_the_known_ones(name):
 
 def test_the_error_for_an_unknown_provider_says_how_to_reach_its_server():
     with pytest.raises(UnsupportedProvider, match=r'write model\("openai-chat:llama3", base_url="http://…/v1"\)'):
-        model("ollama:llama3")
+        model("mystery:llama3")
 
 
 @pytest.mark.parametrize(

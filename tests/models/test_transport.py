@@ -58,7 +58,7 @@ async def connections_are_closed():
 def asking(kind, url, clock=None, retries=2):
     endpoint = make_endpoint(kind, "m", base_url=url, api_key=KEY)
     sender = Transport(endpoint, retries=Retries(retries), sleep=clock or Clock(), timeout=5)
-    MADE.append(RemoteModel(f"{kind}:m", lambda: codec(kind), lambda: sender))
+    MADE.append(RemoteModel(f"{kind}:m", lambda: codec(kind), lambda: sender, endpoint.service))
     return MADE[-1]
 
 

@@ -11,7 +11,9 @@ from providers.samples import box, transcript
 from toolmason import Toolbox, WebSearch, tool
 from toolmason.errors import DefinitionError
 from toolmason.models import ModelRequest, ToolChoice
-from toolmason.providers.formats.json_mode import CODEC
+from toolmason.providers.formats.json_mode import JsonModeCodec
+
+CODEC = JsonModeCodec()
 
 
 def schema_of(tools, choice=None, **options):

@@ -4,7 +4,7 @@ import pytest
 
 from providers.judges import by_genai, objections
 from providers.samples import CHATS, get_weather
-from toolmason import Config, RemoteMcp, Toolbox, WebSearch
+from toolmason import Config, RemoteMcp, Toolbox, WebSearch, tool
 from toolmason.errors import ConfigError, DefinitionError, DuplicateTool, UnsupportedProvider
 from toolmason.models import ModelRequest
 from toolmason.providers import NativeTool, codec
@@ -72,7 +72,7 @@ def test_openai_is_told_of_an_mcp_server_in_its_words():
         "server_label": "crm",
         "server_url": "https://crm.example/mcp",
         "server_description": "Customers",
-        "authorization": "Bearer s3cret",
+        "authorization": "s3cret",
     }
     assert objections("openai", body) == []
 
@@ -205,3 +205,67 @@ def test_a_tool_that_a_provider_runs_is_nothing_to_call():
     result = box.call_sync("web_search")
 
     assert result.error.code == "unknown_tool"
+
+
+@pytest.mark.parametrize("given", ["s3cret", "Bearer s3cret", "bearer s3cret"])
+def test_a_token_has_the_form_that_each_provider_wants(given):
+    """Review D11: no one value fitted all providers."""
+    server = RemoteMcp("crm", "https://crm.example/mcp", authorization=given)
+
+    sent = {kind: codec(kind).encode(ModelRequest("x", [server]), "m") for kind in ("openai", "anthropic", "gemini")}
+
+    assert sent["openai"]["tools"][0]["authorization"] == "s3cret"
+    assert sent["anthropic"]["mcp_servers"][0]["authorization_token"] == given.split()[-1]
+    transport = sent["gemini"]["tools"][0]["mcpServers"][0]["streamableHttpTransport"]
+    assert transport["headers"] == {"Authorization": "Bearer s3cret"}
+
+
+def test_another_scheme_is_sent_as_a_header_or_refused():
+    server = RemoteMcp("crm", "https://crm.example/mcp", authorization="Basic dTpw")
+
+    body = codec("openai").encode(ModelRequest("x", [server]), "m")
+
+    assert body["tools"][0]["headers"] == {"Authorization": "Basic dTpw"}
+    with pytest.raises(DefinitionError, match="anthropic sends only bearer tokens"):
+        codec("anthropic").encode(ModelRequest("x", [server]), "m")
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        ("anthropic", {"type": "memory_20250818", "name": "memory"}),
+        ("anthropic", {"type": "bash_20250124", "name": "bash"}),
+        ("anthropic", {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}),
+        ("anthropic", {"type": "computer_20251124", "name": "computer"}),
+        ("openai", {"type": "computer_use_preview", "display_width": 1, "display_height": 1, "environment": "browser"}),
+        ("openai", {"type": "local_shell"}),
+        ("openai", {"type": "shell", "environment": {"type": "local"}}),
+        ("openai", {"type": "apply_patch"}),
+        ("gemini", {"computerUse": {"environment": "ENVIRONMENT_BROWSER"}}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else next(iter(value.values())) if "type" in value else "",
+)
+def test_a_provider_tool_that_the_application_would_have_to_run_is_refused(kind, spec):
+    """Review D13: its calls were answered with `unknown_tool`."""
+    with pytest.raises(DefinitionError, match=f"{kind} does not run this tool, the application would have to"):
+        codec(kind).encode(ModelRequest("x", [NativeTool(kind, spec)]), "m")
+
+
+def test_a_shell_that_the_provider_runs_is_sent():
+    shell = {"type": "shell", "environment": {"type": "container_auto"}}
+
+    assert codec("openai").encode(ModelRequest("x", [NativeTool("openai", shell)]), "m")["tools"] == [shell]
+
+
+def test_a_provider_tool_is_not_sent_beside_a_tool_of_its_name():
+    """Review D13: the API rejects two tools of one name."""
+
+    @tool
+    def web_search(query: str) -> str:
+        """Search."""
+        return query
+
+    with pytest.raises(DefinitionError, match="anthropic runs a tool named 'web_search', and the toolbox has another"):
+        codec("anthropic").encode(ModelRequest("x", [web_search, WebSearch()]), "m")
+    with pytest.raises(DuplicateTool, match="Two tools are named 'web_search'"):
+        Toolbox(web_search, WebSearch())

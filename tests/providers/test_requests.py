@@ -39,7 +39,8 @@ def refused(provider, body):
     ids=["nothing", "auto", "none", "required", "one", "some", "one of some"],
 )
 def test_every_choice_of_tools_passes_the_judges(provider, stream, choice):
-    body = encoded(provider, transcript(), box(), choice, stream=stream, parallel=False, max_tokens=100)
+    parallel = {} if provider == "gemini" else {"parallel": False}
+    body = encoded(provider, transcript(), box(), choice, stream=stream, max_tokens=100, **parallel)
 
     assert refused(provider, body) == []
 

@@ -120,7 +120,7 @@ async def see_that_it_is_one(kind, reply):
 
 
 async def run(kind, body, events=None):
-    made = RemoteModel(f"{kind}:m", lambda: codec(kind), lambda: Told(body, events or ()))
+    made = RemoteModel(f"{kind}:m", lambda: codec(kind), lambda: Told(body, events or ()), codec(kind).service)
     try:
         if events is None:
             reply = await made.respond(ModelRequest("hi", BOX))

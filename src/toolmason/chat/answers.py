@@ -90,9 +90,9 @@ class AnswerProgress(StreamEvent):
 class AnswerType:
     """Type of an answer, compiled once: its schema, its validator, and the ways to request it."""
 
-    def __init__(self, output: Any, model: Model, box: Toolbox) -> None:
+    def __init__(self, output: Any, box: Toolbox) -> None:
         self.checks: list[Check] = []
-        self._model, self._state = model, get_state(box)
+        self._state = get_state(box)
         self.is_wrapped = not _is_object(output)
         """True if the answer is an object with one key."""
         tool = _make_tool(output, is_wrapped=self.is_wrapped)
@@ -106,15 +106,16 @@ class AnswerType:
             f"{to_json(self.definition.input_schema).decode()}"
         )
 
-    def choose_format(self, request: ModelRequest) -> AnswerFormat:
+    def choose_format(self, request: ModelRequest, model: Model) -> AnswerFormat:
         """Return how to request the answer: as the model's provider supports it, or else as a tool."""
         # What the choice depends on: it costs more than all else in a turn.
         has_tools = bool(request.tools or request.native)
-        key = (has_tools, request.tool_choice and request.tool_choice.mode, request.options.get("answer"))
+        mode = request.tool_choice and request.tool_choice.mode
+        key = (has_tools, mode, request.options.get("answer"), model.name)
         if key not in self._formats:
-            codec = getattr(self._model, "codec", None)
+            codec = getattr(model, "codec", None)
             rules = codec.rules if isinstance(codec, Codec) else None
-            self._formats[key] = choose_answer(rules, self.definition, self._model.name, request)
+            self._formats[key] = choose_answer(rules, self.definition, model.name, request)
         return self._formats[key]
 
     def bind(self, arguments: Arguments) -> Any:
@@ -163,8 +164,8 @@ def _is_object(output: Any) -> bool:
 class AnswerRun:
     """Typed answer of one run: what was requested and received so far."""
 
-    def __init__(self, kind: AnswerType, attempts: int = 0) -> None:
-        self.kind = kind
+    def __init__(self, kind: AnswerType, model: Model, attempts: int = 0) -> None:
+        self.kind, self._model = kind, model
         self.attempts = attempts
         """Number of answers that the model sent, in all processes that executed the run."""
         self.is_over = False
@@ -204,7 +205,7 @@ class AnswerRun:
         self, request: ModelRequest
     ) -> tuple[tuple[ToolDefinition, ...], ToolChoice | None, AnswerFormat]:
         """Return the tools, the choice and the format for a request, and for those after it that are like it."""
-        answer = self.kind.choose_format(request)
+        answer = self.kind.choose_format(request, self._model)
         self._mode = answer.mode
         if answer.mode != "tool":
             return request.tools, request.tool_choice, answer

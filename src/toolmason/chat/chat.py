@@ -7,8 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from types import NoneType
-from typing import Any, Final, Generic, Literal, Self, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from typing_extensions import TypeForm, Unpack
 
@@ -24,15 +23,17 @@ from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API
 from toolmason._core.toolbox.exchange import ToolChoice
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.messages import Message
-from toolmason._core.values.policy import Limits, Parallel, Sequential, Strategy, check_kinds, check_object
+from toolmason._core.values.policy import Limits, Parallel, Strategy
 from toolmason._core.values.results import ToolResult
 from toolmason._explain import explain_arguments
 from toolmason.chat.answers import AnswerRun, AnswerType, OutputT
 from toolmason.chat.budget import Budget
+from toolmason.chat.chat_options import System, check_chat_options, drop_system, make_system
 from toolmason.chat.durable.effects import Runtime
 from toolmason.chat.events import Event
 from toolmason.chat.loop import Advisor, order_advisors
 from toolmason.chat.memory import Memory, load_conversation, split_new_messages
+from toolmason.chat.model_choice import ModelChoice
 from toolmason.chat.reply import Reply, RunFinish, make_limit_error
 from toolmason.chat.run.compaction import Compact, Compactor
 from toolmason.chat.run.delegation import ChatTool
@@ -51,22 +52,13 @@ from toolmason.chat.run.ticket_store import TicketStore
 from toolmason.chat.run_spans import trace_run
 from toolmason.chat.search import Search, add_search
 from toolmason.chat.send_options import Decisions, PromptInput, ResumeKeywords, SendKeywords, SendOptions, to_messages
-from toolmason.chat.tools import RequestTools, check_deps, make_toolbox, refuse_unsupported_native
+from toolmason.chat.tools import RequestTools, check_deps, make_toolbox
 from toolmason.errors import ConfigError
 from toolmason.models.by_name import model as make_model
 from toolmason.models.protocol import Model, check_model
 
 _T = TypeVar("_T")
 _CheckT = TypeVar("_CheckT", bound=Callable[..., Any])
-_OPTION_KINDS: Final = {
-    "limits": (Limits, NoneType),
-    "strategy": (Parallel, Sequential),
-    "execute": (bool, Callable),
-    "history": (bool,),
-    "approver": (Callable, NoneType),
-    "price": (Price, NoneType),
-    "compact": (Compact, NoneType),
-}
 
 
 class Chat(Generic[OutputT]):
@@ -84,7 +76,7 @@ class Chat(Generic[OutputT]):
         tools: Any = (),
         *,
         output: TypeForm[OutputT] = None,  # type: ignore[assignment]  # noqa: RUF013 - the type's default is None as well
-        system: str | None = None,
+        system: System | None = None,
         context: ContextLike = None,
         memory: Memory | None = None,
         advisors: Sequence[Advisor] = (),
@@ -103,38 +95,28 @@ class Chat(Generic[OutputT]):
         budget: Budget | None = None,
         compact: Compact | None = None,
     ) -> None:
-        given = {"limits": limits, "strategy": strategy, "execute": execute, "history": history, "approver": approver}
-        check_kinds("", {**given, "price": price, "compact": compact}, _OPTION_KINDS)
-        check_object("memory", memory, "SqliteMemory", ("load", "append"))
-        check_object("runtime", runtime, "SqliteRuntime", ("execute",))
-        check_object("budget", budget, "SqliteBudget", ("find_limit", "add"))
+        check_chat_options(locals())
         self.model: Model = make_model(model) if isinstance(model, str) else model
-        check_model(self.model, system)
+        check_model(self.model)
         self.box = make_toolbox(tools, approver, config)
-        refuse_unsupported_native(self.model, self.box)
         self.limits = get_state(self.box).policy.limits if limits is None else limits
         self.price, self._budget = price, budget
         self._compact = None if compact is None else compact.for_chat(self.model, price)
         self._system, self._context = system, make_context(context)
-        self._options = {**get_model_options(get_state(self.box).policy.context), **(options or {})}
+        settings = get_model_options(get_state(self.box).policy.context)
+        self._choice = ModelChoice(self.model, self.box, {**settings, **(options or {})})
         self._memory, self._history, self._runtime = memory, history, runtime
         self._advisors = order_advisors(advisors)
         self._on_limit, self._strategy, self._execute_rule = on_limit, strategy, execute
         self._search = Search.parse(search, self.model)
         self._needs_deps = check_deps(self.box, self._context, may_follow=True)
-        if not history and memory is None:
-            raise ConfigError("history=False requires a memory. Pass `memory=` as well.")
-        if on_limit not in ("stop", "raise"):
-            raise ConfigError(f'on_limit={on_limit!r}: must be "stop" or "raise".')
-        if on_length not in ("stop", "continue"):
-            raise ConfigError(f'on_length={on_length!r}: must be "stop" or "continue".')
         self._on_length = on_length
         self._running_tasks: dict[str | None, set[asyncio.Task[Any]]] = {}
         self._cancelled_tasks: set[asyncio.Task[Any]] = set()
         self._tickets = TicketStore()
         given_output: Any = output
         self._output = given_output
-        self._answer_type = None if given_output is None else AnswerType(given_output, self.model, self.box)
+        self._answer_type = None if given_output is None else AnswerType(given_output, self.box)
 
     def check(self, check: _CheckT) -> _CheckT:
         """Add a function that checks each answer of the chat's type: `@chat.check`. It raises `ToolError` to refuse it.
@@ -171,14 +153,17 @@ class Chat(Generic[OutputT]):
         limits: Limits | None = None,
         run: str | None = None,
         output: Any = None,
+        model: Model | str | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Reply[Any]:
         """Send a message and return the reply of the run.
 
         `tools=` replaces the chat's tools for this request; `add_tools=` adds to them. Both run under the policy of
-        the chat's toolbox. `output=` is the type of the answer, in place of that of the chat.
+        the chat's toolbox. `output=` is the type of the answer and `model=` the model, in place of those of the chat;
+        `options=` are options of the model, over those of the chat.
         """
-        options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run, output)
-        return await self._execute(partial(self._prepare, prompt, options, None), options)
+        given = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run, output, model, options)
+        return await self._execute(partial(self._prepare, prompt, given, None), given)
 
     send_sync = blocking(send)
 
@@ -194,10 +179,12 @@ class Chat(Generic[OutputT]):
         limits: Limits | None = None,
         run: str | None = None,
         output: Any = None,
+        model: Model | str | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[Event]:
         """Send a message and yield the events of the run, the last one `Done` with the reply. Options as in `send`."""
-        options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run, output)
-        return self._stream(partial(self._prepare, prompt, options), options)
+        given = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run, output, model, options)
+        return self._stream(partial(self._prepare, prompt, given), given)
 
     def _stream(self, prepare: Prepare, options: SendOptions) -> AsyncGenerator[Event]:
         return stream_events(lambda emit: self._execute(partial(prepare, emit), options))
@@ -214,16 +201,18 @@ class Chat(Generic[OutputT]):
         limits: Limits | None = None,
         run: str | None = None,
         output: Any = None,
+        model: Model | str | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Reply[Any]:
         """Ask the model for one turn and leave its calls to the caller. Options as in `send`."""
-        options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run, output)
+        given = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run, output, model, options)
 
         async def prepare(request_tools: RequestTools) -> PreparedRun:
-            prepared_run = await self._prepare(prompt, options, None, request_tools)
+            prepared_run = await self._prepare(prompt, given, None, request_tools)
             prepared_run.run.plan.execute = False
             return prepared_run
 
-        return await self._execute(prepare, options)
+        return await self._execute(prepare, given)
 
     step_sync = blocking(step)
 
@@ -285,6 +274,8 @@ class Chat(Generic[OutputT]):
         context: ContextLike = None,
         tool_choice: ToolChoice | str | None = None,
         limits: Limits | None = None,
+        model: Model | str | None = None,
+        options: Mapping[str, Any] | None = None,
         output: Any = None,
     ) -> Reply[Any]:
         """Resume a run that waits, from `reply.save()`, a decision for each request, and `results` of external calls.
@@ -296,11 +287,10 @@ class Chat(Generic[OutputT]):
             ConfigError: the data is not a saved run, the run is not waiting, or a result does not fit its call.
         """
         reply = load_waiting(saved)
-        given = ResumeKeywords(
-            tools=tools, add_tools=add_tools, context=context, tool_choice=tool_choice, limits=limits
-        )
-        options = make_resume_options(reply, output, results, **given)
-        return await self._execute(partial(self._prepare_resumed, reply, decisions, options, None), options)
+        keywords = ResumeKeywords(tools=tools, add_tools=add_tools, context=context, tool_choice=tool_choice)
+        keywords |= {"limits": limits, "model": model, "options": options}
+        given = make_resume_options(reply, output, results, **keywords)
+        return await self._execute(partial(self._prepare_resumed, reply, decisions, given, None), given)
 
     resume_sync = blocking(resume)
 
@@ -329,7 +319,7 @@ class Chat(Generic[OutputT]):
         results_index = max(i for i, message in enumerate(reply.messages) if message.results)
         prepared_run = await self._prepare((), options, emit, request_tools, reply.messages[:results_index])
         # This chat may have a system message that the saved run did not have.
-        saved_system = len(reply.messages) - len(_drop_system(reply.messages))
+        saved_system = len(reply.messages) - len(drop_system(reply.messages))
         prepared_run.run.history_length = reply.history_length - saved_system
         prepared_run.run.recorded = results_index - reply.history_length + reply.compacted[0]
         verified = verify_decisions(prepared_run.run.plan.box, decisions)
@@ -389,8 +379,11 @@ class Chat(Generic[OutputT]):
         if conversation is not None:
             context = ToolContext[Any](**{SESSION_KEY: conversation}).merge(context)
         caller = None if delegated is None else delegated.caller
+        model, model_options = self.model, self._choice.options
+        if options.model is not None or options.options is not None:
+            model, model_options = self._choice.choose(options.model, options.options)
         plan = RunPlan(
-            self.model,
+            model,
             box.run(limits),
             context,
             limits,
@@ -406,7 +399,7 @@ class Chat(Generic[OutputT]):
             Spending(limits, self.price, None if caller is None else caller.spending),
             self._runtime if caller is None or caller.runtime is None else caller.runtime,
             share_budget(self._budget, context, conversation, () if caller is None else caller.budgets),
-            None if options.output is None and self._answer_type is None else self._make_answer(box, options),
+            None if options.output is None and self._answer_type is None else self._make_answer(box, options, model),
             delegated,
             on_length=self._on_length,
             ticket_store=self._tickets,
@@ -416,27 +409,25 @@ class Chat(Generic[OutputT]):
         given_messages = new_messages if saved_messages is None else saved_messages
         system = tuple([message for message in given_messages if message.role == "system"])
         if self._system is not None and not system:
-            system = (Message("system", self._system),)
-        new_messages = _drop_system(new_messages)
+            system = await make_system(self._system, context, self.box)
+        new_messages = drop_system(new_messages)
         run = Run(plan, system, compactor=None if self._compact is None else Compactor(plan, self._compact))
         if saved_messages is not None:
-            run.load_history(_drop_system(saved_messages))
+            run.load_history(drop_system(saved_messages))
         elif self._memory is not None:
             loaded = await load_conversation(self._memory, conversation or "", whole=self._compact is not None)
             history, new_messages = split_new_messages(loaded, new_messages)
             run.load_history(history)
         advisors: list[Advisor] = [*self._advisors, *([] if tool_search is None else [tool_search])]
-        return PreparedRun(run, new_messages, options.tool_choice, advisors, self._options)
+        return PreparedRun(run, new_messages, options.tool_choice, advisors, model_options)
 
-    def _make_answer(self, box: Toolbox, options: SendOptions) -> AnswerRun | None:
-        answer_type = self._answer_type
-        if options.output is not None:
-            answer_type = AnswerType(options.output, self.model, self.box)
+    def _make_answer(self, box: Toolbox, options: SendOptions, model: Model) -> AnswerRun | None:
+        answer_type = self._answer_type if options.output is None else AnswerType(options.output, self.box)
         if answer_type is None:
             return None
         if FINAL_ANSWER in box:
             raise ConfigError(f"A tool is named {FINAL_ANSWER!r}, as the tool for typed answers is. Rename yours.")
-        return AnswerRun(answer_type, options.attempts)
+        return AnswerRun(answer_type, model, options.attempts)
 
     def _get_limits(self, options: SendOptions) -> Limits:
         limits = self.limits if options.limits is None else options.limits
@@ -499,7 +490,3 @@ class Chat(Generic[OutputT]):
     async def __aexit__(self, *exception: object) -> None:
         await self._tickets.aclose()
         await self.box.__aexit__(*exception)
-
-
-def _drop_system(messages: Sequence[Message]) -> list[Message]:
-    return [message for message in messages if message.role != "system"]

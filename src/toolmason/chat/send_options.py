@@ -14,6 +14,7 @@ from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolResult
 from toolmason.errors import ConfigError
+from toolmason.models.protocol import Model
 
 if TYPE_CHECKING:
     from toolmason.chat.run.plan import DelegatedCall
@@ -31,6 +32,9 @@ class SendOptions:
     limits: Limits | None = None
     run: str | None = None
     output: Any = None
+    model: Model | str | None = None
+    options: Mapping[str, Any] | None = None
+    """Options of the model, over those of the chat."""
     attempts: int = 0
     """Number of answers that the model sent before the run was resumed."""
     results: tuple[ToolResult, ...] = ()
@@ -49,6 +53,8 @@ class ResumeKeywords(TypedDict, total=False):
     context: ContextLike
     tool_choice: ToolChoice | str | None
     limits: Limits | None
+    model: Model | str | None
+    options: Mapping[str, Any] | None
 
 
 class SendKeywords(ResumeKeywords, total=False):

@@ -14,15 +14,12 @@ from toolmason._core.config.config import Config
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.signature import ContextInjector
 from toolmason._core.define.tool import LazyTool, RenamedTool, Tool, compile_tool
-from toolmason._core.toolbox.exchange import ModelRequest
 from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.options import make_native_tools
 from toolmason._core.toolbox.state import ToolboxState
 from toolmason._core.toolbox.toolbox import RunToolbox, Toolbox, follow, get_state
 from toolmason._core.values.definition import ToolDefinition
 from toolmason.errors import ConfigError, DefinitionError, ToolCallError, UnknownTool
-from toolmason.models.protocol import Model
-from toolmason.providers.codec import Codec
 
 _log = logging.getLogger("toolmason")
 
@@ -207,17 +204,6 @@ def merge_definitions(
     kept = {tool.name: now.get(tool.name, tool) for tool in tools if tool.name in now or tool.name not in before}
     added = {name: tool for name, tool in now.items() if name not in before}
     return tuple(sorted({**kept, **added}.values(), key=lambda tool: tool.name))
-
-
-def refuse_unsupported_native(model: Model, box: Toolbox) -> None:
-    """Reject native tools that the provider does not support, before anything is sent.
-
-    Raises:
-        DefinitionError: the provider does not support a tool; the message names the alternative.
-    """
-    codec = getattr(model, "codec", None)
-    if box.native and isinstance(codec, Codec):
-        codec.encode(ModelRequest("?", box.native), "?")
 
 
 def _to_sequence(tools: Any) -> Sequence[Any]:

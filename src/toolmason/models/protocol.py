@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from toolmason.errors import ConfigError
@@ -34,9 +34,14 @@ class Model(Protocol):
         ...
 
 
-def check_model(model: Any, system: Any) -> None:
-    """Raise ConfigError if `model` is not a model, or `system` not a string."""
+def check_model(model: Any) -> None:
+    """Raise ConfigError if `model` is not a model."""
     if isinstance(model, type) or not callable(getattr(model, "respond", None)):
         raise ConfigError(f"Chat({model!r}): this is not a model. Pass a name, or one model, such as `model(...)`.")
-    if system is not None and not isinstance(system, str):
-        raise ConfigError(f"system={system!r}: must be a string. Use an advisor for one that depends on the request.")
+
+
+def check_options(model: Any, options: Mapping[str, Any]) -> None:
+    """Raise ConfigError if a model can tell that it does not support an option."""
+    check = getattr(model, "check_options", None)
+    if options and check is not None:
+        check(options)

@@ -15,12 +15,14 @@ from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.provider_tools import AnyNativeTool, Strict
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.errors import ConfigError, ModelError, clip
+from toolmason._services import SERVICES, Service
+from toolmason.errors import ConfigError, ModelError, clip, is_retryable_status
 from toolmason.providers.aliases import ToolNames, to_wire_id
 from toolmason.providers.answer_rules import add_answer
 from toolmason.providers.content_parts import have_same_arguments, join_parts, make_call_id
 from toolmason.providers.conversation import repair
-from toolmason.providers.native_tools import deduplicate, format_native_tool
+from toolmason.providers.native_tools import deduplicate, format_native_tool, refuse_shared_names
+from toolmason.providers.option_rules import map_options, merge, merge_body
 from toolmason.providers.reply_checks import PARSE_ERRORS, check_reply, guard_events, make_unreadable_error
 from toolmason.providers.schema.losses import NarrowedSchema, Verdict
 from toolmason.providers.schema.strict import check_strict
@@ -30,6 +32,7 @@ Body = dict[str, Any]
 _C = TypeVar("_C", bound="Codec")
 _TOOL_OPTIONS: Final = ("strict", "lossy", "parallel")
 """Options on which the offered tools depend."""
+_STATUSES: Final = range(400, 600)
 _RETRYABLE_CODES: Final = (
     "overloaded_error",
     "rate_limit_error",
@@ -42,7 +45,7 @@ _RETRYABLE_CODES: Final = (
 class Format(ABC):
     """Encoder of tools and results for one API."""
 
-    rules: ClassVar[ProviderRules]
+    rules: ProviderRules
     name: ClassVar[str]
     """Name of the provider, from `rules`."""
 
@@ -84,7 +87,11 @@ class Format(ABC):
     def format_native_tools(self, tool_set: ToolSet) -> list[Body]:
         """Return the tools that the provider runs itself."""
         formatted = (format_native_tool(item, self.rules.provider) for item in tool_set.native)
-        return [tool for tool in formatted if tool is not None]
+        native = [tool for tool in formatted if tool is not None]
+        if native:
+            aliases = [tool_set.names.get_alias(tool.name) for tool, _ in tool_set.tools]
+            refuse_shared_names(native, aliases, self.rules.provider)
+        return native
 
     def names_of(self, tools: Any) -> ToolNames:
         """Return this provider's names for the tools of a toolbox or any other source of tools."""
@@ -118,7 +125,7 @@ class ReplyReader(ABC, Generic[_C]):
         Raises:
             ModelError: the event reports a failure or is malformed.
         """
-        yield from guard_events(self.codec.name, self.read_event(event), event)
+        yield from guard_events(self.codec.service.name, self.read_event(event), event)
 
     def end(self) -> ModelReply:
         """Return the complete reply.
@@ -130,10 +137,10 @@ class ReplyReader(ABC, Generic[_C]):
             body = self.build_body()
             if body is None:
                 message = "the stream ended before the reply was complete"
-                raise ModelError(self.codec.name, message, code="cut", retryable=True)
+                raise ModelError(self.codec.service.name, message, code="cut", retryable=True)
             return self.codec.decode(body, self.names)
         except PARSE_ERRORS as error:
-            raise make_unreadable_error(self.codec.name, "the response", error, "") from error
+            raise make_unreadable_error(self.codec.service.name, "the response", error, "") from error
 
     @abstractmethod
     def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
@@ -157,11 +164,16 @@ class PreparedRequest:
 
 
 class Codec(Format):
-    """Encoder and decoder of conversations for one API."""
+    """Encoder and decoder of conversations for one API, with the differences of one service that has it."""
 
     _reader_class: ClassVar[type[ReplyReader[Any]]]
     search_tool: ClassVar[Body | None] = None
     """The provider's own tool search for deferred tools, or `None` if it has none."""
+
+    def __init__(self, service: Service | None = None) -> None:
+        self.service = SERVICES[self.name] if service is None else service
+        if self.service.strict != self.rules.strict:
+            self.rules = replace(self.rules, strict=self.service.strict)
 
     @abstractmethod
     def format_message(self, message: Message, names: ToolNames, model: str) -> Sequence[Body]:
@@ -186,6 +198,14 @@ class Codec(Format):
     def add_tools(self, body: Body, offer: Body) -> Body:
         """Return the body with the fields of `offer_tools`."""
         return {**body, **offer}
+
+    def _apply_options(self, body: Body, request: ModelRequest, model: str) -> Body:
+        """Return the body with the fields of the request's options.
+
+        Raises:
+            ConfigError: the service does not support an option.
+        """
+        return merge(body, map_options(request.options, self.service, model))
 
     def as_streaming(self, body: Body) -> Body:
         """Return the request body with streaming enabled."""
@@ -244,19 +264,22 @@ class Codec(Format):
         _, names, offer = cache.offer
         messages = cache.encode(request.messages, names, partial(self.format_message, names=names, model=model))
         body = self.add_tools(self.build_body(request, messages, model), offer)
+        if options:
+            body = self._apply_options(body, request, model)
         if deferred := options.get("defer"):
             deferred_names = frozenset([deferred] if isinstance(deferred, str) else deferred)
             body = self._defer_tools(body, deferred_names, request, names)
         if stream:
             body = self.as_streaming(body)
-        body = {**body, **options.get("body", {})}
+        if extra_fields := options.get("body"):
+            body = merge_body(body, extra_fields)
         if answer is not None and answer.mode != "tool":
             body = add_answer(body, answer, self.name)
         return PreparedRequest(body, names)
 
     def _defer_tools(self, body: Body, deferred: frozenset[str], request: ModelRequest, names: ToolNames) -> Body:
         if self.search_tool is None:
-            raise ConfigError(f"{self.name} has no built-in tool search. Omit `defer`.")
+            raise ConfigError(f"{self.service.name} has no built-in tool search. Omit `defer`.")
         # A tool that the model must call cannot be deferred.
         forced = request.tool_choice.names if request.tool_choice is not None else ()
         deferred_aliases = {names.get_alias(name) for name in deferred if name not in forced}
@@ -275,12 +298,12 @@ class Codec(Format):
             ModelError: the body is malformed or reports a failure.
         """
         if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
-            raise parse_error(self.name, body)
+            raise parse_error(self.service.name, body)
         tool_names = names if isinstance(names, ToolNames) else self.names_of(names)
         try:
             return check_reply(self.parse_reply(body, tool_names))
         except PARSE_ERRORS as error:
-            raise make_unreadable_error(self.name, "the response", error, body) from error
+            raise make_unreadable_error(self.service.name, "the response", error, body) from error
 
 
 class ItemCodec(Codec):
@@ -366,8 +389,14 @@ def parse_error(provider: str, body: Mapping[str, Any], status: int | None = Non
     code = error.get("type") or error.get("status") or error.get("code") or ""
     if isinstance(error.get("code"), str):
         code = error["code"]
-    message = str(error.get("message", error))
-    return ModelError(provider, message, status=status, code=str(code), retryable=code in _RETRYABLE_CODES)
+    elif status is None and isinstance(number := error.get("code"), int) and number in _STATUSES:
+        # OpenRouter reports the status of the model's own server in the body of a response with the status 200.
+        status = number
+    metadata = error.get("metadata")
+    detail = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    message = str(error.get("message", error)) + (f" ({detail})" if isinstance(detail, str) and detail else "")
+    retryable = code in _RETRYABLE_CODES or (status is not None and is_retryable_status(status))
+    return ModelError(provider, message, status=status, code=str(code), retryable=retryable)
 
 
 def format_openai_tools(tools: Sequence[Body], request: ModelRequest, names: ToolNames, *, nest: bool) -> Body:

@@ -13,7 +13,6 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from toolmason._core.values.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text, describe_part
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
-from toolmason.errors import ConfigError
 
 BlobKind: TypeAlias = Literal["image", "audio", "file"]
 IMAGE_MIME_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -130,26 +129,6 @@ def have_same_arguments(call: ToolCall, other: ToolCall) -> bool:
 def make_call_id(prefix: str = "call") -> str:
     """Return a new id for a call that arrived without one."""
     return f"{prefix}_{os.urandom(12).hex()}"
-
-
-def map_options(options: Mapping[str, Any], option_keys: Mapping[str, str], provider: str) -> dict[str, Any]:
-    """Return the options of a request under the provider's keys.
-
-    Raises:
-        ConfigError: an option is set that the provider does not support.
-    """
-    fields: dict[str, Any] = {}
-    for name in ("max_tokens", "temperature", "top_p", "stop"):
-        value = options.get(name)
-        if value is None:
-            continue
-        if name not in option_keys:
-            raise ConfigError(
-                f"{provider} does not support {name!r}. Omit it, or force it with "
-                f'options={{"body": {{{name!r}: ...}}}}.'
-            )
-        fields[option_keys[name]] = [value] if name == "stop" and isinstance(value, str) else value
-    return fields
 
 
 FILLER_TEXT: Final = "Continue."

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from toolmason._core.values.provider_tools import AnyNativeTool, NativeTool, RemoteMcp, WebSearch
 from toolmason.errors import DefinitionError, UnsupportedProvider
 
-__all__ = ["NativeTool", "RemoteMcp", "WebSearch", "deduplicate", "format_anthropic_servers", "format_native_tool"]
+__all__ = [
+    "NativeTool",
+    "RemoteMcp",
+    "WebSearch",
+    "deduplicate",
+    "format_anthropic_servers",
+    "format_native_tool",
+    "refuse_shared_names",
+]
 
 _SEARCH_TYPES: Final = {
     "openai": (
@@ -19,6 +27,12 @@ _SEARCH_TYPES: Final = {
     "gemini": ("googleSearch", ("googleSearch", "google_search")),
 }
 """Current web search type of each provider, and all accepted types."""
+_CLIENT_TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
+    "anthropic": ("memory_", "bash_", "text_editor_", "computer_", "browser_"),
+    "openai": ("computer", "local_shell", "apply_patch", "custom"),
+    "gemini": ("computerUse", "computer_use"),
+}
+"""Beginnings of the types of tools that the application would have to run."""
 _SERVER_PROVIDERS: Final = ("openai", "anthropic", "gemini")
 _PROVIDERS: Final = ("openai", "openai-chat", "anthropic", "gemini")
 
@@ -34,8 +48,32 @@ def format_native_tool(item: AnyNativeTool, provider: str) -> dict[str, Any] | N
         owner = str(item.provider).strip().lower().replace("_", "-")
         if owner not in _PROVIDERS:
             raise UnsupportedProvider(str(item.provider), _PROVIDERS)
+        if owner == provider:
+            _refuse_client_tool(item, provider)
         return dict(item.spec) if owner == provider else None
     return _format_search(item, provider) if isinstance(item, WebSearch) else _format_server(item, provider)
+
+
+def _refuse_client_tool(item: NativeTool, provider: str) -> None:
+    """Raise DefinitionError if the application would have to run a tool itself: nothing here would answer its calls."""
+    kind = str(item.spec.get("type", "")) or next(iter(item.spec), "")
+    environment = item.spec.get("environment")
+    is_local_shell = kind == "shell" and not (isinstance(environment, Mapping) and environment.get("type") != "local")
+    if is_local_shell or kind.startswith(_CLIENT_TOOLS.get(provider, ())):
+        raise DefinitionError(
+            f"NativeTool({provider!r}, {{'type': {kind!r}}}): {provider} does not run this tool, the application would "
+            "have to. Write it as a tool of your own, with `@tool` or `Tool.from_schema`."
+        )
+
+
+def refuse_shared_names(native: Iterable[Mapping[str, Any]], aliases: Iterable[str], provider: str) -> None:
+    """Raise DefinitionError if a tool that the provider runs has the name of another one, which the API rejects."""
+    taken = set(aliases)
+    for tool in native:
+        if tool.get("name") in taken:
+            raise DefinitionError(
+                f"{provider} runs a tool named {tool['name']!r}, and the toolbox has another one. Rename yours."
+            )
 
 
 def _format_search(item: WebSearch, provider: str) -> dict[str, Any]:
@@ -68,10 +106,12 @@ def _format_server(item: RemoteMcp, provider: str) -> dict[str, Any]:
             f"{provider} cannot call MCP servers. Use `McpServer` for {item.name!r}, or one of: "
             f"{', '.join(_SERVER_PROVIDERS)}."
         )
+    token = _get_token(item)
     if provider == "openai":
         optional = {
             "server_description": item.description,
-            "authorization": item.authorization,
+            "authorization": token,
+            "headers": {"Authorization": item.authorization} if item.authorization and not token else None,
             "require_approval": item.require_approval,
         }
         given = {key: value for key, value in optional.items() if value}
@@ -82,11 +122,23 @@ def _format_server(item: RemoteMcp, provider: str) -> dict[str, Any]:
             "Use `McpServer` with approval, or openai."
         )
     if provider == "anthropic":
+        if item.authorization and not token:
+            raise DefinitionError(
+                f"RemoteMcp({item.name!r}, authorization=…): anthropic sends only bearer tokens. Pass the token alone."
+            )
         return {"type": "mcp_toolset", "mcp_server_name": item.name}
     transport: dict[str, Any] = {"url": item.url}
     if item.authorization:
-        transport["headers"] = {"Authorization": item.authorization}
+        transport["headers"] = {"Authorization": f"Bearer {token}" if token else item.authorization}
     return {"mcpServers": [{"name": item.name, "streamableHttpTransport": transport}]}
+
+
+def _get_token(item: RemoteMcp) -> str:
+    """Return the bearer token of a server; empty if it has none, or another scheme."""
+    scheme, _, rest = (item.authorization or "").strip().partition(" ")
+    if not rest:
+        return scheme
+    return rest.strip() if scheme.lower() == "bearer" else ""
 
 
 def deduplicate(items: Iterable[AnyNativeTool]) -> tuple[AnyNativeTool, ...]:
@@ -105,7 +157,7 @@ def format_anthropic_servers(items: tuple[AnyNativeTool, ...]) -> list[dict[str,
             "type": "url",
             "name": item.name,
             "url": item.url,
-            **({"authorization_token": item.authorization.removeprefix("Bearer ")} if item.authorization else {}),
+            **({"authorization_token": token} if (token := _get_token(item)) else {}),
         }
         for item in items
         if isinstance(item, RemoteMcp)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.provider_tools import AnyNativeTool, Strict
+from toolmason._services import SERVICES, Service
 from toolmason.errors import UnsupportedProvider
 from toolmason.providers.codec import Codec, Format
 from toolmason.providers.formats.anthropic import CODEC as ANTHROPIC
@@ -33,10 +34,19 @@ def get_format(provider: str) -> Format:
     Raises:
         UnsupportedProvider: the provider is unknown; the message lists the known ones.
     """
-    provider_format = _FORMATS.get(str(provider).strip().lower().replace("_", "-"))
-    if provider_format is None:
-        raise UnsupportedProvider(provider, KNOWN)
-    return provider_format
+    name = str(provider).strip().lower().replace("_", "-")
+    if name in _FORMATS:
+        return _FORMATS[name]
+    if name not in SERVICES:
+        raise UnsupportedProvider(provider, (*KNOWN, *(each for each in SERVICES if each not in _FORMATS)))
+    return make_codec(SERVICES[name])
+
+
+def make_codec(service: Service) -> Codec:
+    """Return the codec of a service."""
+    shared = _FORMATS[service.format]
+    assert isinstance(shared, Codec)  # noqa: S101 - every service has the format of a conversation
+    return shared if shared.service is service else type(shared)(service)
 
 
 def codec(provider: str) -> Codec:

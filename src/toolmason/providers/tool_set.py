@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message, Role
 from toolmason._core.values.provider_tools import AnyNativeTool, Strict
 from toolmason._wire import pause_garbage_collection
-from toolmason.errors import LossyDefinition
+from toolmason.errors import ConfigError, LossyDefinition
 from toolmason.providers.aliases import ToolNames
 from toolmason.providers.conversation import find_flaws
 from toolmason.providers.schema.losses import NarrowedSchema
@@ -107,6 +107,8 @@ class ProviderRules:
     max_name_length: int
     has_tools: bool = True
     """False if models can call no tools natively."""
+    strict: Literal["mixed", "uniform", "never"] = "mixed"
+    """`uniform` if strict and other tools must not be mixed, `never` if the API has no strict tools."""
 
 
 _tool_sets: OrderedDict[tuple[Any, ...], tuple[tuple[ToolDefinition, ...], ToolSet]] = OrderedDict()
@@ -124,14 +126,21 @@ def make_tool_set(
 
     Raises:
         LossyDefinition: a tool would change its meaning and `lossy` is not set.
+        ConfigError: strict tools are requested, but the provider has none.
     """
-    key = (rules.provider, strict, lossy, *map(id, definitions))
+    if rules.strict == "never":
+        if strict is True:
+            raise ConfigError(f"{rules.provider}: this server has no strict tools. Omit strict=True.")
+        strict = False
+    key = (rules.provider, rules.strict, strict, lossy, *map(id, definitions))
     cached = _tool_sets.get(key)
     if cached is not None:
         return ToolSet(cached[1].tools, cached[1].names, native, strict)
     with pause_garbage_collection():
         shared: SharedParts = {}
         fitted = tuple((tool, rules.fit_schema(tool.input_schema, strict, shared)) for tool in definitions)
+    if rules.strict == "uniform" and len({narrowed.strict for _, narrowed in fitted}) > 1:
+        return make_tool_set(definitions, native, rules, False, lossy=lossy)  # noqa: FBT003 - the option of definitions
     for definition, narrowed in fitted:
         breaking_losses = [loss for loss in narrowed.losses if loss.changes_meaning]
         if breaking_losses and not lossy:

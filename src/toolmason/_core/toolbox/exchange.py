@@ -25,13 +25,19 @@ OPTIONS: Final[Mapping[str, str]] = {
     "max_tokens": "maximum number of output tokens",
     "temperature": "sampling temperature",
     "top_p": "nucleus sampling threshold",
+    "top_k": "number of tokens to sample from",
     "stop": "sequences that end the answer",
+    "seed": "seed of the sampling",
+    "reasoning": '"low", "medium", "high", a number of tokens, or 0 for none',
+    "service_tier": "the provider's name of a tier of service",
+    "logprobs": "True, or the number of likely tokens, for log probabilities in `ModelReply.raw`",
+    "cache": 'True, "5m" or "1h" to mark the prompt for a cache; providers without marks cache it anyway',
     "parallel": "True to allow several tool calls in one turn",
     "strict": 'True, False or "auto": see `Toolbox.definitions`',
     "lossy": "True to allow schemas that lose meaning in the provider's format",
     "defer": "names of tools that the provider loads only if its tool search finds them",
     "answer": '"native", "tool" or "json": how a typed answer is requested',
-    "body": "provider-specific fields, copied into the request unchanged",
+    "body": "provider-specific fields, merged into the request",
 }
 """Keys of `ModelRequest.options`."""
 

@@ -44,7 +44,7 @@ class RemoteMcp(Value):
     name: str
     url: str
     authorization: str | None = field(default=None, repr=False, kw_only=True)
-    """Authorization value, passed to the provider unchanged."""
+    """Bearer token, with or without the word `Bearer`; each provider gets the form that it wants."""
     description: str | None = field(default=None, kw_only=True)
     require_approval: Literal["always", "never"] | None = field(default=None, kw_only=True)
     """Approval mode of the provider. `None` keeps the provider's default; OpenAI's is to ask."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from typing_extensions import Unpack
+
 from toolmason._core.call.approval import DECISION_USER, Allow, ApprovalRequest, Decision
-from toolmason._core.define.context import ContextLike
 from toolmason._core.toolbox.approvals import restore_call
-from toolmason._core.toolbox.exchange import ModelReply, ToolChoice
+from toolmason._core.toolbox.exchange import ModelReply
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.messages import Message
-from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.events import CallProgress
 from toolmason.chat.loop import ModelTurn
@@ -23,7 +23,7 @@ from toolmason.chat.run.delegation import count_steps
 from toolmason.chat.run.external import make_external_result, select_inner, take_results
 from toolmason.chat.run.plan import ResumedChat
 from toolmason.chat.run.run import Run
-from toolmason.chat.send_options import SendOptions
+from toolmason.chat.send_options import ResumeKeywords, SendOptions
 from toolmason.errors import ApprovalDenied, ApprovalRequired, ConfigError
 
 _log = logging.getLogger("toolmason")
@@ -41,16 +41,8 @@ def load_waiting(saved: Mapping[str, Any] | Reply[Any]) -> Reply[Any]:
     return reply
 
 
-def make_resume_options(  # noqa: PLR0913 - one parameter for each option
-    reply: Reply[Any],
-    output: Any,
-    results: Iterable[ToolResult],
-    *,
-    tools: Any = None,
-    add_tools: Any = None,
-    context: ContextLike = None,
-    tool_choice: ToolChoice | str | None = None,
-    limits: Limits | None = None,
+def make_resume_options(
+    reply: Reply[Any], output: Any, results: Iterable[ToolResult], **options: Unpack[ResumeKeywords]
 ) -> SendOptions:
     """Return the options of a run that is resumed.
 
@@ -59,17 +51,12 @@ def make_resume_options(  # noqa: PLR0913 - one parameter for each option
     """
     attempts = 0 if reply.answer is None else reply.answer.attempts
     given = take_results(reply, results)
-    conversation, run = reply.conversation, reply.run
     return SendOptions(
-        tools,
-        add_tools,
-        context,
-        conversation,
-        tool_choice,
-        limits,
-        run,
-        output,
-        attempts,
+        **options,
+        conversation=reply.conversation,
+        run=reply.run,
+        output=output,
+        attempts=attempts,
         results=given,
         trace=reply.trace,
     )

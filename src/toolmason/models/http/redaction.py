@@ -10,7 +10,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from toolmason._secrets import mask_values
 from toolmason.errors import ModelError
 
-_PUBLIC_HEADERS: Final = frozenset({"anthropic-version", "anthropic-beta", "content-type", "accept"})
+_PUBLIC_HEADERS: Final = frozenset(
+    {"anthropic-version", "anthropic-beta", "content-type", "accept", "http-referer", "x-title"}
+)
 _SECRET_PARAMETER: Final = re.compile(r"key|token|sig", re.IGNORECASE)
 _CLIENT_SECRET_ATTRIBUTES: Final = ("api_key", "auth_token", "admin_api_key", "_azure_ad_token", "aws_secret_key")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from typing_extensions import override
 
+from toolmason._services import Service
 from toolmason.models.http.sender import Sender
 
 if TYPE_CHECKING:  # imported on first use: they cost more than creating a model, which may never be used
@@ -26,17 +27,25 @@ class RemoteModel:
         name: str,
         make_codec: Callable[[], Codec],
         make_sender: Callable[[], Sender],
+        service: Service,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
         """Full name, such as `openai:gpt-5`."""
         self.model = name.partition(":")[2]
         """The provider's name of the model."""
-        self._make_codec, self._make_sender, self._options = make_codec, make_sender, options
-        if options:
-            from toolmason._core.toolbox.exchange import ModelRequest  # noqa: PLC0415 - imported on first use, as above
+        self.service = service
+        self._make_codec, self._make_sender = make_codec, make_sender
+        self._options = self.check_options(options) if options else {}
 
-            self._options = ModelRequest((), (), None, options).options
+    def check_options(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options of a request, or raise ConfigError if one is unknown, invalid or not supported."""
+        from toolmason._core.toolbox.exchange import ModelRequest  # noqa: PLC0415 - imported on first use, as above
+        from toolmason.providers.option_rules import map_options  # noqa: PLC0415 - as above
+
+        checked = ModelRequest((), (), None, options).options
+        map_options(checked, self.service, self.model)
+        return checked
 
     @cached_property
     def codec(self) -> Codec:
@@ -47,7 +56,7 @@ class RemoteModel:
     def _client(self) -> ModelClient:
         from toolmason.models.http.turn import ModelClient  # noqa: PLC0415 - imported on first use, as above
 
-        return ModelClient(self.model, self.codec, self._make_sender(), self._options or {})
+        return ModelClient(self.model, self.codec, self._make_sender(), self._options)
 
     def respond(self, request: ModelRequest) -> Coroutine[Any, Any, ModelReply]:
         """Return the reply to a request.

@@ -1,33 +1,42 @@
 """Send requests through the client of an official SDK, for its authentication: Azure, Bedrock, Vertex, tokens.
 
-No SDK is imported here: a caller with a client has already loaded it.
+A caller with a client has already loaded its SDK. Only `vertex` imports one, with its first request.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final
 
 from typing_extensions import override
 
+from toolmason._services import Service, find_service
 from toolmason._wire import parse_retry_after
-from toolmason.errors import ConfigError, ModelError, safe_str
-from toolmason.models.http.endpoints import ANTHROPIC_FIELD_HEADERS
+from toolmason.errors import ConfigError, ModelError, is_retryable_status, safe_str
 from toolmason.models.http.redaction import find_client_secrets
-from toolmason.models.http.sender import is_retryable_status
+from toolmason.models.http.sender import join_headers
 
 _PATHS: Final = {"openai": "/responses", "openai-chat": "/chat/completions", "anthropic": "/v1/messages"}
 _PACKAGES: Final = {"openai": "openai", "openai-chat": "openai", "anthropic": "anthropic", "gemini": "google"}
 
 
-def make_sender(client: Any, provider: str, model: str) -> SdkSender:
+def find_client_service(service: Service, client: Any) -> Service:
+    """Return the service of a client: the address of an OpenAI client may be that of another one."""
+    return find_service(service, str(getattr(client, "base_url", "")))
+
+
+def make_sender(client: Any, service: Service, model: str, headers: Mapping[str, str]) -> SdkSender:
     """Return a sender that uses a client.
 
     Raises:
         ConfigError: the client belongs to another provider or is synchronous.
     """
+    provider = service.format
     # Its class is from the package, or derived from one of its classes.
     if all(kind.__module__.partition(".")[0] != _PACKAGES[provider] for kind in type(client).__mro__):
         raise ConfigError(
@@ -35,17 +44,49 @@ def make_sender(client: Any, provider: str, model: str) -> SdkSender:
             f"Pass a client from the package {_PACKAGES[provider]!r}."
         )
     if provider == "gemini":
-        return GenaiSender(client, model)
+        return GenaiSender(client, service, model, headers)
     if not inspect.iscoroutinefunction(getattr(client, "post", None)):
         raise ConfigError(f"client={type(client).__name__} is not async. Pass Async{type(client).__name__}(...).")
-    return SdkSender(client, provider)
+    return SdkSender(client, service, headers)
+
+
+def make_vertex_sender(
+    service: Service,
+    model: str,
+    headers: Mapping[str, str],
+    *,
+    api_key: str | None,
+    base_url: str | None,
+    timeout: float | None,
+) -> Callable[[], SdkSender]:
+    """Return a function that makes a client of Google's SDK for Vertex AI, and a sender that uses it.
+
+    Raises:
+        ConfigError: neither a project nor a key is set.
+        ImportError: the SDK is not installed.
+    """
+    if find_spec("google") is None or find_spec("google.genai") is None:  # pragma: no cover - the test suite has it
+        raise ImportError("vertex needs Google's SDK: pip install google-genai")
+    if not (api_key or os.environ.get("GOOGLE_CLOUD_PROJECT") or os.environ.get("GOOGLE_API_KEY")):
+        raise ConfigError("No project for vertex. Set GOOGLE_CLOUD_PROJECT, or pass `api_key=`.")
+    if base_url and not api_key:  # the SDK would send the key of the environment there
+        raise ConfigError("vertex: base_url= requires `api_key=`, or a `client=genai.Client(...)` of your own.")
+    http = {"base_url": base_url, "timeout": None if timeout is None else int(timeout * 1000)}
+
+    def connect() -> SdkSender:
+        genai = import_module("google.genai")
+        given = {name: value for name, value in http.items() if value is not None}
+        return GenaiSender(genai.Client(vertexai=True, api_key=api_key, http_options=given), service, model, headers)
+
+    return connect
 
 
 class SdkSender:
     """Sender that uses `AsyncOpenAI`, `AsyncAzureOpenAI`, `AsyncAnthropic` or similar. The client does the retries."""
 
-    def __init__(self, client: Any, provider: str) -> None:
-        self._client, self._provider = client, provider
+    def __init__(self, client: Any, service: Service, headers: Mapping[str, str]) -> None:
+        self._client, self._service, self._headers = client, service, headers
+        self._provider = service.format
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -57,7 +98,7 @@ class SdkSender:
         try:
             return await self._request(body)
         except Exception as error:
-            raise to_model_error(error, self._provider) from error
+            raise to_model_error(error, self._service.name) from error
 
     async def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the events of the response."""
@@ -65,12 +106,14 @@ class SdkSender:
             async for event in await self._open_stream(body):
                 yield event
         except Exception as error:
-            raise to_model_error(error, self._provider) from error
+            raise to_model_error(error, self._service.name) from error
 
     async def _request(self, body: Mapping[str, Any], **stream_options: Any) -> Any:
-        options = {}
-        if self._provider == "anthropic" and body.get("mcp_servers"):
-            options = {"headers": ANTHROPIC_FIELD_HEADERS["mcp_servers"]}
+        headers = dict(self._headers)
+        for name, field_headers in self._service.field_headers.items():
+            if body.get(name):
+                headers = join_headers(headers, field_headers)
+        options = {"headers": headers} if headers else {}
         return await self._client.post(
             _PATHS[self._provider], cast_to=object, body=dict(body), options=options, **stream_options
         )
@@ -91,8 +134,8 @@ class SdkSender:
 class GenaiSender(SdkSender):
     """Sender that uses `google.genai.Client` or its `aio`."""
 
-    def __init__(self, client: Any, model: str) -> None:
-        super().__init__(client, "gemini")  # holds the client, which closes when it is garbage-collected
+    def __init__(self, client: Any, service: Service, model: str, headers: Mapping[str, str]) -> None:
+        super().__init__(client, service, headers)  # holds the client, which closes when it is garbage-collected
         self._models = getattr(client, "aio", client).models
         self._model = model
 
@@ -100,7 +143,8 @@ class GenaiSender(SdkSender):
         settings = {key: value for key, value in body.items() if key not in ("contents", "generationConfig")}
         # The toolbox runs the tools, not the SDK.
         manual = {"automaticFunctionCalling": {"disable": True}}
-        config = {**body.get("generationConfig", {}), **settings, **manual}
+        http = {"httpOptions": {"headers": dict(self._headers)}} if self._headers else {}
+        config = {**body.get("generationConfig", {}), **settings, **manual, **http}
         return {"model": self._model, "contents": body["contents"], "config": config}
 
     @override

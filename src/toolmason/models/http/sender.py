@@ -6,10 +6,9 @@ from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from toolmason._services import Service
 from toolmason.errors import ModelError
 
-_RETRY_STATUSES: Final = frozenset({408, 409, 429})
-_SERVER_ERROR: Final = 500
 _FIRST_DELAY: Final = 0.5
 _MAX_DELAY: Final = 8.0
 _MAX_RETRY_AFTER: Final = 60.0
@@ -37,9 +36,14 @@ class Retries:
         return max(retry_after or 0.0, max_delay * (0.75 + random.random() / 4))  # noqa: S311 - not a secret
 
 
-def is_retryable_status(status: int) -> bool:
-    """Return True if a request that failed with this status may succeed later."""
-    return status in _RETRY_STATUSES or status >= _SERVER_ERROR
+def join_headers(headers: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Return headers with more of them. Two values of one name are joined by a comma, as beta flags are."""
+    names = {name.lower(): name for name in headers}
+    joined = dict(headers)
+    for name, value in more.items():
+        known = names.get(name.lower(), name)
+        joined[known] = f"{joined[known]},{value}" if known in joined else value
+    return joined
 
 
 class Sender(Protocol):
@@ -72,6 +76,8 @@ class Endpoint:
     """URLs and headers of a provider."""
 
     provider: str
+    service: Service
+    """Service that the server belongs to."""
     url: str
     stream_url: str
     headers: Mapping[str, str] = field(repr=False)

@@ -14,9 +14,9 @@ from pydantic_core import from_json, to_json
 
 from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API, ActiveSpan
 from toolmason._wire import parse_retry_after
-from toolmason.errors import ModelError, clip
+from toolmason.errors import ModelError, clip, is_retryable_status
 from toolmason.models.http.redaction import find_secrets
-from toolmason.models.http.sender import Endpoint, Retries, is_retryable_status
+from toolmason.models.http.sender import Endpoint, Retries, join_headers
 from toolmason.models.http.sse import EventStream
 from toolmason.providers.codec import parse_error
 
@@ -87,7 +87,7 @@ class Transport:
         headers.update(endpoint.headers)
         for name, field_headers in endpoint.field_headers.items():
             if body.get(name):
-                headers.update(field_headers)
+                headers = join_headers(headers, field_headers)
         client = self._get_client()
         content = to_json(body, inf_nan_mode="null")
         return client.send(client.build_request("POST", url, headers=headers, content=content), stream=True)
@@ -211,10 +211,14 @@ class Transport:
 
     def _parse_json(self, content: bytes) -> Any:
         try:
-            return from_json(content)
+            body = from_json(content)
         except ValueError as error:
             excerpt = clip(content.decode(errors="replace"), 200)
             raise ModelError(self._endpoint.provider, f"the response is not JSON: {excerpt}") from error
+        if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
+            # OpenRouter and others report failures in responses with the status 200.
+            raise parse_error(self._endpoint.provider, body)
+        return body
 
     def _to_model_error(self, error: Exception) -> ModelError:
         if isinstance(error, ModelError):

@@ -12,6 +12,7 @@ from toolmason.errors import ModelError
 from toolmason.models.http.redaction import redact_error
 from toolmason.models.http.sender import Sender
 from toolmason.providers.codec import Codec, PreparedRequest
+from toolmason.providers.option_rules import merge_options
 from toolmason.providers.tool_set import RequestCache
 
 
@@ -25,9 +26,7 @@ class ModelClient:
 
     def _prepare(self, request: ModelRequest, *, stream: bool = False) -> PreparedRequest:
         if self._options:
-            body = {**self._options.get("body", {}), **request.options.get("body", {})}
-            options = {**self._options, **request.options, **({"body": body} if body else {})}
-            request = request.with_messages(request.messages, options=options)
+            request = request.with_messages(request.messages, options=merge_options(self._options, request.options))
         return self.codec.prepare(request, self.model, self._cache, stream=stream)
 
     async def respond(self, request: ModelRequest) -> ModelReply:

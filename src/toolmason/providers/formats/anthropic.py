@@ -35,7 +35,6 @@ _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "pause_turn": "pause",
 }
 _CHOICE_MODES: Final = {"auto": "auto", "required": "any", "none": "none"}
-_OPTION_KEYS: Final = {"max_tokens": "max_tokens", "stop": "stop_sequences"}
 _USAGE_PATHS: Final = (
     ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
     ("output_tokens",),
@@ -58,7 +57,7 @@ class AnthropicReader(ReplyReader["AnthropicCodec"]):
     def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         kind = event.get("type")
         if kind == "error" or (kind is None and "error" in event):
-            raise parse_error(self.codec.name, event)
+            raise parse_error(self.codec.service.name, event)
         if kind == "message_start":
             self._body.update(event.get("message") or {})
             self._body["usage"] = dict(self._body.get("usage") or {})
@@ -178,7 +177,18 @@ class AnthropicCodec(ItemCodec):
         body: Body = {"model": model, "max_tokens": _DEFAULT_MAX_TOKENS, "messages": turns}
         if text := content_parts.join_system_texts(request.messages):
             body["system"] = text
-        return body | content_parts.map_options(request.options, _OPTION_KEYS, self.name)
+        return body
+
+    @override
+    def _apply_options(self, body: Body, request: ModelRequest, model: str) -> Body:
+        body = super()._apply_options(body, request, model)
+        budget = (body.get("thinking") or {}).get("budget_tokens")
+        if budget is not None and "max_tokens" not in request.options:
+            body["max_tokens"] = _DEFAULT_MAX_TOKENS + budget
+        if (mark := body.get("cache_control")) and isinstance(body.get("system"), str):
+            # The mark of the request moves with its last block; this one keeps the tools and instructions for others.
+            body["system"] = [{"type": "text", "text": body["system"], "cache_control": mark}]
+        return body
 
     @override
     def offer_tools(self, request: ModelRequest, tool_set: ToolSet) -> Body:

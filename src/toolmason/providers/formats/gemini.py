@@ -47,12 +47,6 @@ _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "IMAGE_SAFETY": "filter",
 }
 _CHOICE_MODES: Final = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
-_OPTION_KEYS: Final = {
-    "max_tokens": "maxOutputTokens",
-    "temperature": "temperature",
-    "top_p": "topP",
-    "stop": "stopSequences",
-}
 _USAGE_PATHS: Final = (
     ("promptTokenCount", "toolUsePromptTokenCount"),
     ("candidatesTokenCount", "thoughtsTokenCount"),
@@ -74,7 +68,7 @@ class GeminiReader(ReplyReader["GeminiCodec"]):
     @override
     def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         if event.get("error"):
-            raise parse_error(self.codec.name, event)
+            raise parse_error(self.codec.service.name, event)
         self._body.update({key: value for key, value in event.items() if key != "candidates"})
         for candidate in (event.get("candidates") or ())[:1]:
             for part in (candidate.get("content") or {}).get("parts") or ():
@@ -91,6 +85,8 @@ class GeminiReader(ReplyReader["GeminiCodec"]):
                 yield exchange.ArgumentsDelta(call.id, content_parts.get_arguments_json(call))
                 yield exchange.CallClosed(call)
         elif isinstance(text := part.get("text"), str):
+            if not text and part.keys() <= {"text", "thought"}:
+                return  # streams often end with one, which Vertex AI rejects in the next request
             if text:
                 yield exchange.ThoughtDelta(text) if part.get("thought") else exchange.TextDelta(text)
             last = self._parts[-1] if self._parts else {}
@@ -159,7 +155,7 @@ class GeminiCodec(ItemCodec):
             first = next((part for part in parts if "functionCall" in part), None)
             if not older and first is not None and "thoughtSignature" not in first:
                 first["thoughtSignature"] = _SKIP_SIGNATURE
-            return [*map(_strip_own_id, parts)]
+            return [_strip_own_id(part) for part in parts if part.get("text") != "" or part.keys() > {"text"}]
         if message.role == "tool":
             results = (self._format_result_parts(result, names, older=older) for result in message.results)
             return [part for parts in results for part in parts]
@@ -192,8 +188,6 @@ class GeminiCodec(ItemCodec):
         body: Body = {"contents": turns}
         if text := content_parts.join_system_texts(request.messages):
             body["systemInstruction"] = {"parts": [{"text": text}]}
-        if settings := content_parts.map_options(request.options, _OPTION_KEYS, self.name):
-            body["generationConfig"] = settings
         return body
 
     @override

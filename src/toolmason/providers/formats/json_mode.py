@@ -166,6 +166,3 @@ def _rename_refs(node: Any, number: int) -> Any:
     if isinstance(ref, str):
         renamed["$ref"] = ref.replace("#/$defs/", f"#/$defs/t{number}_", 1)
     return renamed
-
-
-CODEC: Final = JsonModeCodec()

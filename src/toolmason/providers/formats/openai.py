@@ -36,7 +36,6 @@ _CLIENT_CALLS: Final = frozenset(
     {"computer_call", "local_shell_call", "shell_call", "apply_patch_call", "custom_tool_call"}
 )
 """Items that the application would have to answer; no tool of a toolbox does."""
-_OPTION_KEYS: Final = {"max_tokens": "max_output_tokens", "temperature": "temperature", "top_p": "top_p"}
 _USAGE_PATHS: Final = make_openai_usage_paths("input", "output")
 
 
@@ -56,7 +55,7 @@ class OpenAiResponsesReader(ReplyReader["OpenAiResponsesCodec"]):
         kind = event.get("type", "")
         if kind == "error" or (not kind and "error" in event):
             error_body = event if isinstance(event.get("error"), Mapping) else {"error": dict(event)}
-            raise parse_error("openai", error_body)
+            raise parse_error(self.codec.service.name, error_body)
         if kind in ("response.output_item.added", "response.output_item.done"):
             yield from self._read_item(kind, event)
         elif kind in ("response.output_text.delta", "response.refusal.delta"):
@@ -174,7 +173,6 @@ class OpenAiResponsesCodec(ItemCodec):
             body["instructions"] = instructions
         if not items:
             body["input"] = [{"type": "message", "role": "user", "content": content_parts.FILLER_TEXT}]
-        body |= content_parts.map_options(request.options, _OPTION_KEYS, self.name)
         # The client keeps the conversation, so reasoning must be returned encrypted in order to be sent back.
         body["store"] = False
         if not model.startswith(_NON_REASONING_PREFIXES):
@@ -188,7 +186,7 @@ class OpenAiResponsesCodec(ItemCodec):
     @override
     def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
         if body.get("status") == "failed":
-            raise parse_error(self.name, body if body.get("error") else {"error": "the response failed"})
+            raise parse_error(self.service.name, body if body.get("error") else {"error": "the response failed"})
         output = body["output"]
         message = self.read_message(output, names)
         finish, reason = _get_finish(body, output, message.calls)

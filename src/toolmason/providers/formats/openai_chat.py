@@ -15,8 +15,9 @@ from toolmason._core.values.content import Content, Text
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason._services import SERVICES
 from toolmason.providers import content_parts
-from toolmason.providers.aliases import ToolNames, to_wire_id
+from toolmason.providers.aliases import ToolNames, hash_text, to_wire_id
 from toolmason.providers.codec import Body, Codec, ReplyReader, format_openai_tools, get_provider_items, parse_error
 from toolmason.providers.reply_checks import make_openai_usage_paths, read_usage
 from toolmason.providers.schema.losses import NarrowedSchema
@@ -24,11 +25,10 @@ from toolmason.providers.schema.strict import fit_openai
 from toolmason.providers.tool_set import EncodedMessage, ProviderRules, ToolSet
 
 _AUDIO_FORMATS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
-_PASSTHROUGH_KEYS: Final = ("reasoning_content", "reasoning_details", "extra_content")
-"""Extra message keys that compatible servers (DeepSeek, OpenRouter, Google) expect back."""
+_PASSTHROUGH_KEYS: Final = SERVICES["openai-chat"].returned_keys
+_SHORT_ID: Final = re.compile(r"[A-Za-z0-9]{9}")
 _DETAIL_TEXTS: Final = ("text", "summary", "data")
 _USAGE_PATHS: Final = make_openai_usage_paths("prompt", "completion")
-_OPENAI_MODEL: Final = re.compile(r"(gpt-|chatgpt|o\d)")
 _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
     "length": "length",
@@ -52,14 +52,14 @@ class OpenAiChatReader(ReplyReader["OpenAiChatCodec"]):
     @override
     def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         if event.get("error"):
-            raise parse_error(self.codec.name, event)
+            raise parse_error(self.codec.service.name, event)
         self._body.update({key: event[key] for key in ("id", "model", "usage") if event.get(key)})
         for choice in event.get("choices") or ():
             if choice.get("index"):
                 continue
             delta = choice.get("delta") or {}
             for key in ("content", "refusal"):
-                if isinstance(piece := delta.get(key), str) and piece:
+                if piece := _join_text(delta.get(key)):
                     self.pieces[key].append(piece)
                     yield exchange.TextDelta(piece)
             if thought := delta.get("reasoning_content") or delta.get("reasoning"):
@@ -106,12 +106,16 @@ class OpenAiChatReader(ReplyReader["OpenAiChatCodec"]):
         function = self._calls[key]["function"]
         function["arguments"] = content_parts.join_pieces(self.pieces, ("call", key), function["arguments"])
 
+    def _get_ordered_keys(self) -> list[Any]:
+        keys = [*self._calls]
+        return sorted(keys) if all(isinstance(key, int) for key in keys) else keys
+
     def _close_calls(self) -> Iterator[ModelEvent]:
-        for key, call in self._calls.items():
+        for key in self._get_ordered_keys():
             if key not in self._closed:
                 self._closed.add(key)
                 self._join_arguments(key)
-                yield exchange.CallClosed(_parse_call(call, self.names))
+                yield exchange.CallClosed(_parse_call(self._calls[key], self.names))
 
     @override
     def build_body(self) -> Body | None:
@@ -123,7 +127,7 @@ class OpenAiChatReader(ReplyReader["OpenAiChatCodec"]):
         kept = {key: join_details(v) if isinstance(v, list) else v for key, v in self._passthrough.items()}
         message: Body = {"role": "assistant", "content": None, **texts, **kept}
         if self._calls:
-            message["tool_calls"] = list(self._calls.values())
+            message["tool_calls"] = [self._calls[key] for key in self._get_ordered_keys()]
         return {**self._body, "choices": [{"index": 0, "finish_reason": self._finish, "message": message}]}
 
 
@@ -138,15 +142,21 @@ class OpenAiChatCodec(Codec):
     @override
     def format_definition(self, tool: ToolDefinition, narrowed: NarrowedSchema, alias: str) -> Body:
         function = {"name": alias, "description": tool.description, "parameters": narrowed.schema}
-        return {"type": "function", "function": {**function, "strict": narrowed.strict}}
+        strict = {} if self.rules.strict == "never" else {"strict": narrowed.strict}
+        return {"type": "function", "function": {**function, **strict}}
 
     @override
     def result(self, result: ToolResult, names: ToolNames | None = None) -> Body:
         return {
             "role": "tool",
-            "tool_call_id": to_wire_id(result.call_id),
+            "tool_call_id": self._get_wire_id(result.call_id),
             "content": content_parts.replace_surrogates(result.text),
         }
+
+    def _get_wire_id(self, call_id: str) -> str:
+        if not self.service.short_call_ids or _SHORT_ID.fullmatch(call_id):
+            return to_wire_id(call_id)
+        return hash_text(call_id, 9)
 
     @override
     def format_message(self, message: Message, names: ToolNames, model: str) -> list[Body]:
@@ -154,14 +164,25 @@ class OpenAiChatCodec(Codec):
         provider_items = get_provider_items(message, self.name) if message.role == "assistant" else []
         # Compatible servers reject each other's extra keys, so they are sent back only to the same model.
         if provider_items and _is_same_model(str(provider_items[0].get("model") or ""), model):
-            return [_restore_state(item, provider_items[0]) for item in items]
+            return [self._restore_state(item, provider_items[0]) for item in items]
         return items
+
+    def _restore_state(self, item: Body, state: Mapping[str, Any]) -> Body:
+        returned = self.service.returned_keys
+        restored = {**item, **{key: state[key] for key in returned if key in state}}
+        state_calls = state.get("tool_calls") if "extra_content" in returned else None
+        calls = item.get("tool_calls")
+        if not isinstance(state_calls, list) or not calls or len(state_calls) != len(calls):
+            return restored
+        pairs = zip(calls, state_calls, strict=True)
+        restored["tool_calls"] = [{**call, **_get_extra_content(state_call)} for call, state_call in pairs]
+        return restored
 
     def format_plain_message(self, message: Message, names: ToolNames) -> list[Body]:
         """Return one message without its extra keys; a result with an image needs an additional user message."""
         if message.role == "tool":
             results = [self.result(result, names) for result in message.results]
-            attachments = list(_iter_attachments(message))
+            attachments = list(_iter_attachments(message)) if self.service.allows_user_after_tool else []
             return [*results, {"role": "user", "content": attachments}] if attachments else results
         if message.role == "user" and any(
             content_parts.get_blob(part) or content_parts.get_image_url(part) for part in message.content
@@ -170,17 +191,17 @@ class OpenAiChatCodec(Codec):
         text = content_parts.join_parts(message.content)
         if not message.calls:
             return [{"role": message.role, "content": text}]
-        calls = [_format_call(call, names) for call in message.calls]
+        calls = [self._format_call(call, names) for call in message.calls]
         return [{"role": message.role, "content": text or None, "tool_calls": calls}]
+
+    def _format_call(self, call: ToolCall, names: ToolNames) -> Body:
+        function = {"name": names.get_alias(call.name), "arguments": content_parts.get_arguments_json(call)}
+        return {"id": self._get_wire_id(call.id), "type": "function", "function": function}
 
     @override
     def build_body(self, request: ModelRequest, messages: Sequence[EncodedMessage], model: str) -> Body:
         items = [item for message in messages for item in message.items]
-        body: Body = {"model": model, "messages": items or [{"role": "user", "content": content_parts.FILLER_TEXT}]}
-        # Newer OpenAI models reject `max_tokens`; most compatible servers know only `max_tokens`.
-        max_tokens_key = "max_completion_tokens" if _OPENAI_MODEL.match(model) else "max_tokens"
-        known = {"max_tokens": max_tokens_key, "temperature": "temperature", "top_p": "top_p", "stop": "stop"}
-        return body | content_parts.map_options(request.options, known, self.name)
+        return {"model": model, "messages": items or [{"role": "user", "content": content_parts.FILLER_TEXT}]}
 
     @override
     def offer_tools(self, request: ModelRequest, tool_set: ToolSet) -> Body:
@@ -188,16 +209,17 @@ class OpenAiChatCodec(Codec):
 
     @override
     def as_streaming(self, body: Body) -> Body:
-        return {**body, "stream": True, "stream_options": {"include_usage": True}}
+        usage = {"stream_options": {"include_usage": True}} if self.service.has_stream_options else {}
+        return {**body, "stream": True, **usage}
 
     @override
     def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
         choice = body["choices"][0]
         message_body = choice["message"]
-        text = message_body.get("content")
+        if isinstance(choice.get("error"), Mapping):
+            raise parse_error(self.service.name, choice)
+        text = _join_text(message_body.get("content"))
         refusal = message_body.get("refusal")
-        if isinstance(text, list):
-            text = "".join(part.get("text") or "" for part in text)
         content: list[Content] = [Text(part) for part in (text, refusal) if part]
         calls = [_parse_call(call, names) for call in message_body.get("tool_calls") or () if call.get("function")]
         reason = choice.get("finish_reason") or ""
@@ -246,15 +268,11 @@ def _is_same_model(reported: str, requested: str) -> bool:
     return not reported_name or reported_name.startswith(requested_name) or requested_name.startswith(reported_name)
 
 
-def _restore_state(item: Body, state: Mapping[str, Any]) -> Body:
-    restored = {**item, **{key: state[key] for key in _PASSTHROUGH_KEYS if key in state}}
-    state_calls = state.get("tool_calls")
-    calls = item.get("tool_calls")
-    if not isinstance(state_calls, list) or not calls or len(state_calls) != len(calls):
-        return restored
-    pairs = zip(calls, state_calls, strict=True)
-    restored["tool_calls"] = [{**call, **_get_extra_content(state_call)} for call, state_call in pairs]
-    return restored
+def _join_text(content: Any) -> Any:
+    """Return the text of a message; Mistral sends a list of parts if it also has thoughts."""
+    if isinstance(content, list):
+        return "".join(part.get("text") or "" for part in content if isinstance(part, Mapping))
+    return content
 
 
 def _get_extra_content(call: Any) -> Body:
@@ -294,11 +312,6 @@ def _parse_call(item: Mapping[str, Any], names: ToolNames) -> ToolCall:
     return ToolCall(
         str(item.get("id") or content_parts.make_call_id()), names.get_name(function["name"]), arguments or "{}"
     )
-
-
-def _format_call(call: ToolCall, names: ToolNames) -> Body:
-    function = {"name": names.get_alias(call.name), "arguments": content_parts.get_arguments_json(call)}
-    return {"id": to_wire_id(call.id), "type": "function", "function": function}
 
 
 CODEC: Final = OpenAiChatCodec()

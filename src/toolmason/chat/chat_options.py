@@ -1,0 +1,71 @@
+"""Check the options of a chat, and make its system message."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import NoneType
+from typing import Any, Final, TypeAlias
+
+from toolmason._core.call.call_policy import run_in_time
+from toolmason._core.define.context import ToolContext
+from toolmason._core.run.execute import call_user_function
+from toolmason._core.toolbox.toolbox import Toolbox, get_state
+from toolmason._core.values.messages import Message
+from toolmason._core.values.policy import Limits, Parallel, Sequential, check_kinds, check_object
+from toolmason.chat.run.compaction import Compact
+from toolmason.chat.run.spending import Price
+from toolmason.errors import ConfigError
+
+System: TypeAlias = str | Callable[[ToolContext[Any]], str | Awaitable[str | None] | None]
+"""System message, or a function of the context that returns one for each run, sync or async."""
+_KINDS: Final = {
+    "limits": (Limits, NoneType),
+    "strategy": (Parallel, Sequential),
+    "execute": (bool, Callable),
+    "history": (bool,),
+    "approver": (Callable, NoneType),
+    "price": (Price, Mapping, NoneType),
+    "compact": (Compact, NoneType),
+    "system": (str, Callable, NoneType),
+}
+_OBJECTS: Final = {
+    "memory": ("SqliteMemory", ("load", "append")),
+    "runtime": ("SqliteRuntime", ("execute",)),
+    "budget": ("SqliteBudget", ("find_limit", "add")),
+}
+_WORDS: Final = {"on_limit": ("stop", "raise"), "on_length": ("stop", "continue")}
+
+
+def check_chat_options(given: Mapping[str, Any]) -> None:
+    """Raise ConfigError or DefinitionError if an option of a chat has a wrong value."""
+    check_kinds("", {name: given[name] for name in _KINDS}, _KINDS)
+    for name, (example, methods) in _OBJECTS.items():
+        check_object(name, given[name], example, methods)
+    for name, (first, second) in _WORDS.items():
+        if given[name] not in (first, second):
+            raise ConfigError(f'{name}={given[name]!r}: must be "{first}" or "{second}".')
+    if not given["history"] and given["memory"] is None:
+        raise ConfigError("history=False requires a memory. Pass `memory=` as well.")
+
+
+async def make_system(system: System | None, context: ToolContext[Any] | None, box: Toolbox) -> tuple[Message, ...]:
+    """Return the system message of a run; none if the function returns None.
+
+    Raises:
+        ConfigError: the function returned something else.
+        ToolTimeout: the function did not return in time.
+    """
+    if callable(system):
+        state = get_state(box)
+        work = call_user_function(system, context or ToolContext[Any](), settings=state.policy.settings)
+        text: Any = await run_in_time("system", (state.calls,), work)
+        if not isinstance(text, str | None):
+            raise ConfigError(f"system={system!r}: it returned {text!r:.60}, which is not a string.")
+    else:
+        text = system
+    return () if text is None else (Message("system", text),)
+
+
+def drop_system(messages: Any) -> list[Message]:
+    """Return messages without those of the system."""
+    return [message for message in messages if message.role != "system"]
