@@ -72,7 +72,7 @@ class Chat(Generic[OutputT]):
     @explain_arguments
     def __init__(  # noqa: PLR0913 - one parameter for each option
         self,
-        model: Model | str,
+        model: Model | str | Sequence[Model | str],
         tools: Any = (),
         *,
         output: TypeForm[OutputT] = None,  # type: ignore[assignment]  # noqa: RUF013 - the type's default is None as well
@@ -96,7 +96,7 @@ class Chat(Generic[OutputT]):
         compact: Compact | None = None,
     ) -> None:
         check_chat_options(locals())
-        self.model: Model = make_model(model) if isinstance(model, str) else model
+        self.model: Model = make_model(model) if isinstance(model, str | list | tuple) else model  # type: ignore[assignment]
         check_model(self.model)
         self.box = make_toolbox(tools, approver, config)
         self.limits = get_state(self.box).policy.limits if limits is None else limits

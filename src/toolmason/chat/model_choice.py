@@ -48,6 +48,7 @@ def refuse_unsupported_native(model: Model, box: Toolbox) -> None:
     Raises:
         DefinitionError: the provider does not support a tool; the message names the alternative.
     """
-    codec = getattr(model, "codec", None)
-    if box.native and isinstance(codec, Codec):
-        codec.encode(ModelRequest("?", box.native), "?")
+    for each in getattr(model, "models", (model,)) if box.native else ():
+        codec = getattr(each, "codec", None)
+        if isinstance(codec, Codec):
+            codec.encode(ModelRequest("?", box.native), "?")

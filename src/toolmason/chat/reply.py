@@ -144,6 +144,10 @@ class Reply(Generic[OutputT]):
     """W3C trace header of the run's span, whose second part is the trace ID; empty if the program does not trace."""
     finish_reason: str = ""
     """The provider's own word for why the last turn ended; empty if it has none."""
+    model: str = ""
+    """Name of the model that answered last."""
+    notes: tuple[str, ...] = ()
+    """Sentences about how the run came about, such as the failure of a model in place of which another one answered."""
 
     @property
     def problem(self) -> str:
@@ -247,6 +251,8 @@ class Reply(Generic[OutputT]):
             "cost": self.cost,
             "limit": self.limit,
             "finish_reason": self.finish_reason,
+            "model": self.model,
+            "notes": [*self.notes],
             "delegations": [each.to_dict() for each in self.delegations],
             "waiting": {call_id: reply.save() for call_id, reply in self.waiting.items()},
             "external": [dump_call(call) for call in self.external],
@@ -290,6 +296,8 @@ class Reply(Generic[OutputT]):
                 compacted=_load_compacted(saved.get("compacted", (0, 0))),
                 trace=str(saved.get("trace", "")),
                 finish_reason=saved.get("finish_reason", ""),
+                model=saved.get("model", ""),
+                notes=tuple(saved.get("notes", ())),
             )
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError, ToolmasonError) as error:
             raise ConfigError(f"This saved run is damaged: {type(error).__name__}: {error}. Save it again.") from error

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         iter_reply_events,
     )
     from toolmason.models.by_name import model
+    from toolmason.models.fallback import FallbackModel
     from toolmason.models.protocol import Model
     from toolmason.models.scripted import ScriptedModel
 
@@ -29,6 +30,7 @@ __all__ = [
     "ArgumentsDelta",
     "CallClosed",
     "CallOpened",
+    "FallbackModel",
     "Finished",
     "Model",
     "ModelEvent",
@@ -62,6 +64,7 @@ __getattr__, __dir__ = lazy_names(
             "iter_reply_events",
         ),
         "toolmason.models.by_name": ("model",),
+        "toolmason.models.fallback": ("FallbackModel",),
         "toolmason.models.protocol": ("Model",),
         "toolmason.models.scripted": ("ScriptedModel",),
     },

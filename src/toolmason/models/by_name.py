@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -36,7 +36,7 @@ _CONNECTION_OPTIONS: Final = frozenset({"api_key", "base_url", "timeout", "max_r
 
 
 def model(  # noqa: PLR0913 - one parameter for each option
-    name: str,
+    name: str | Sequence[str | Model],
     *,
     api_key: str | None = None,
     base_url: str | None = None,
@@ -54,7 +54,7 @@ def model(  # noqa: PLR0913 - one parameter for each option
     server that speaks the same format; `tool_mode="json_schema"` is for an `openai-chat` server without tool support.
     `client` is an async client of an official SDK, used instead of Toolmason's own connection. `timeout` is the number
     of seconds to wait for data; None waits forever. `headers` and `options` apply to every request; see
-    `ModelRequest.options`.
+    `ModelRequest.options`. A list of names or models is a model that asks the next one if one is not available.
 
     Raises:
         UnsupportedProvider: the part before the colon is not a provider; the message lists the known ones.
@@ -63,6 +63,8 @@ def model(  # noqa: PLR0913 - one parameter for each option
     """
     arguments, defaults = dict(locals()), model.__kwdefaults__ or {}
     given = {option: arguments[option] for option in defaults if arguments[option] is not defaults[option]}
+    if isinstance(name, list | tuple):
+        return _load_attribute("models.fallback", "make_fallback")(name, given)  # type: ignore[no-any-return]
     provider, _, model_name = str(name).partition(":")
     provider = provider.strip().lower().replace("_", "-")
     if provider not in PROVIDERS or provider == "local":
@@ -81,7 +83,7 @@ def model(  # noqa: PLR0913 - one parameter for each option
     return RemoteModel(f"{provider}:{model_name}", make_codec, make_sender, service, options)
 
 
-def _make_stand_in(provider: str, name: str, model_name: str) -> Model:
+def _make_stand_in(provider: str, name: Any, model_name: str) -> Model:
     """Return a model that asks no provider."""
     if provider == "offline":
         return _load_attribute("models.offline", "OfflineModel")()  # type: ignore[no-any-return]
@@ -107,7 +109,7 @@ def _connect(service: Service, name: str, given: Mapping[str, Any]) -> tuple[Ser
     return endpoint.service, _make_sender_factory(endpoint, timeout, given["max_retries"], proxy)
 
 
-def _from_plugin(prefix: str, name: str, model_name: str, options: Mapping[str, Any]) -> Model:
+def _from_plugin(prefix: str, name: Any, model_name: str, options: Mapping[str, Any]) -> Model:
     from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms at start-up, needed only for plugin models
 
     points = {point.name.lower().replace("_", "-"): point for point in entry_points(group=GROUP)}

@@ -251,9 +251,13 @@ class ModelReply:
     """Raw response of the provider."""
     finish_reason: str = ""
     """The provider's own word for why the model stopped, such as `max_output_tokens`."""
+    model: str = ""
+    """Name of the model that answered, if the request was sent to several; else empty."""
+    notes: tuple[str, ...] = ()
+    """Sentences about how the reply came about, such as the failure of another model."""
 
     @explain_arguments
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one parameter for each field
         self,
         message: Message,
         calls: Iterable[ToolCall] = (),  # for a message without calls; stored in the message only
@@ -261,31 +265,29 @@ class ModelReply:
         usage: Usage = NO_USAGE,
         raw: Any = None,
         finish_reason: str = "",
+        *,
+        model: str = "",
+        notes: Iterable[str] = (),
     ) -> None:
         if not message.calls and (given := tuple(calls)):
             message = Message(message.role, message.content, given, message.results, message.provider_state)
-        fields_given = {
-            "message": message,
-            "finish": finish,
-            "usage": usage,
-            "raw": raw,
-            "finish_reason": finish_reason,
-        }
-        for name, value in fields_given.items():
+        own = {"message": message, "finish": finish, "usage": usage, "raw": raw, "finish_reason": finish_reason}
+        for name, value in {**own, "model": model, "notes": tuple(notes)}.items():
             object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the reply as JSON data, without `raw`."""
         usage = {name: getattr(self.usage, name) for name in Usage.__slots__}
         data = {"message": self.message.to_dict(), "finish": self.finish, "usage": usage}
-        return {**data, "finish_reason": self.finish_reason} if self.finish_reason else data
+        optional = {"finish_reason": self.finish_reason, "model": self.model, "notes": [*self.notes]}
+        return {**data, **{name: value for name, value in optional.items() if value}}
 
     @classmethod
     @explain_arguments
     def from_dict(cls, data: Mapping[str, Any]) -> ModelReply:
         """Restore a reply from the data of `to_dict`."""
-        message, reason = Message.from_dict(data["message"]), data.get("finish_reason", "")
-        return cls(message, (), data["finish"], Usage(**data["usage"]), finish_reason=reason)
+        optional = {name: data[name] for name in ("finish_reason", "model", "notes") if name in data}
+        return cls(Message.from_dict(data["message"]), (), data["finish"], Usage(**data["usage"]), **optional)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

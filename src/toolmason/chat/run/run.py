@@ -77,6 +77,9 @@ class Run:
     finish: RunFinish = "stop"
     finish_reason: str = ""
     """The provider's word for why the last turn ended."""
+    model: str = ""
+    """Name of the model that answered last."""
+    notes: list[str] = field(default_factory=list)
     recorded: int = 0
     """Number of messages that the run has recorded, across all processes that executed it."""
     turns: int = 0
@@ -179,6 +182,9 @@ class Run:
         if reply.message.calls:
             reply = assign_call_ids(reply, self.plan.call_ids)
         self.turns, self.finish_reason = turn.number, reply.finish_reason
+        self.model = reply.model or self.plan.model.name
+        if reply.notes:
+            self.notes += [note for note in reply.notes if note not in self.notes]
         self.plan.spending.add_turn(reply.usage)
         self.last_input = (len(request.messages), reply.usage.input_tokens)
         message = reply.message
@@ -494,6 +500,8 @@ class Run:
             external=self.external,
             compacted=self.compacted,
             finish_reason=self.finish_reason,
+            model=self.model,
+            notes=tuple(self.notes),
             tickets=() if self.plan.tickets is None else tuple([ticket.id for ticket in self.plan.tickets.get_open()]),
         )
         if self.finish != "limit":
