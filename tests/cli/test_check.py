@@ -147,7 +147,7 @@ def test_a_loaded_target_shows_what_providers_make_of_it(check):
     done = check("clean.tools:box")
 
     assert done.returncode == 0
-    assert done.stdout.splitlines()[0].split() == ["cancel", "~46", "tokens", "openai", "accepted", "strict"]
+    assert done.stdout.splitlines()[0].split() == ["cancel", "~43", "tokens", "openai", "accepted", "strict"]
 
 
 def test_a_target_that_cannot_be_loaded_is_checked_all_the_same(check):

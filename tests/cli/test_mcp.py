@@ -34,7 +34,7 @@ def place(tmp_path):
 def test_the_tools_of_a_configuration_are_listed(run, place, words):
     done = run(*words, cwd=place)
 
-    assert (done.returncode, done.stdout) == (0, "echo(text?: string)  -  ~21 tokens  Echo.\n")
+    assert (done.returncode, done.stdout) == (0, "echo(text?: string)  -  ~33 tokens  Echo.\n")
 
 
 @pytest.mark.parametrize(
@@ -182,6 +182,6 @@ def test_a_view_of_a_toolbox_closes_its_servers_and_tells_of_an_override_without
 
     done = run("list", "app.py:box", cwd=place)
 
-    assert (done.returncode, done.stdout) == (0, "echo(text?: string)  -  ~21 tokens  Echo.\n")
+    assert (done.returncode, done.stdout) == (0, "echo(text?: string)  -  ~33 tokens  Echo.\n")
     text = "override('ecko'): neither the toolbox nor its servers have a tool of this name. Did you mean 'echo'?"
     assert done.stderr == f"WARNING: {text}\n"

@@ -45,4 +45,5 @@ def test_every_field_of_a_reply_has_a_row():
         "new",
         "output",
         "problem",
+        "citations",
     }

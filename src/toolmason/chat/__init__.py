@@ -7,7 +7,7 @@ from toolmason._lazy import lazy_names
 if TYPE_CHECKING:
     from toolmason._core.run.progress import ProgressReport
     from toolmason._core.toolbox.exchange import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta, Usage
-    from toolmason._core.values.messages import Message, Summary
+    from toolmason._core.values.messages import Citation, Message, Summary
     from toolmason._core.values.policy import Limits
     from toolmason.chat.answers import Answer, AnswerProgress
     from toolmason.chat.budget import Budget, SqliteBudget
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from toolmason.chat.memory import Memory, SqliteMemory, WindowMemory
     from toolmason.chat.reply import Delegation, Reply, Step
     from toolmason.chat.run.compaction import Compact
-    from toolmason.chat.run.spending import Price
+    from toolmason.chat.run.spending import PRICES, PRICES_DATE, Price
     from toolmason.chat.search import Search
 
 __all__ = [
+    "PRICES",
+    "PRICES_DATE",
     "Advisor",
     "Answer",
     "AnswerProgress",
@@ -45,6 +47,7 @@ __all__ = [
     "CallProgress",
     "CallStarted",
     "Chat",
+    "Citation",
     "Compact",
     "Compacted",
     "Completed",
@@ -93,7 +96,7 @@ __getattr__, __dir__ = lazy_names(
             "ThoughtDelta",
             "Usage",
         ),
-        "toolmason._core.values.messages": ("Message", "Summary"),
+        "toolmason._core.values.messages": ("Citation", "Message", "Summary"),
         "toolmason._core.values.policy": ("Limits",),
         "toolmason.chat.answers": ("Answer", "AnswerProgress"),
         "toolmason.chat.budget": ("Budget", "SqliteBudget"),
@@ -116,7 +119,7 @@ __getattr__, __dir__ = lazy_names(
         "toolmason.chat.memory": ("Memory", "SqliteMemory", "WindowMemory"),
         "toolmason.chat.reply": ("Delegation", "Reply", "Step"),
         "toolmason.chat.run.compaction": ("Compact",),
-        "toolmason.chat.run.spending": ("Price",),
+        "toolmason.chat.run.spending": ("PRICES", "PRICES_DATE", "Price"),
         "toolmason.chat.search": ("Search",),
     },
 )

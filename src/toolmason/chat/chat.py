@@ -28,12 +28,11 @@ from toolmason._core.values.results import ToolResult
 from toolmason._explain import explain_arguments
 from toolmason.chat.answers import AnswerRun, AnswerType, OutputT
 from toolmason.chat.budget import Budget
-from toolmason.chat.chat_options import System, check_chat_options, drop_system, make_system
+from toolmason.chat.chat_options import ModelChoice, System, check_chat_options, drop_system, make_system
 from toolmason.chat.durable.effects import Runtime
 from toolmason.chat.events import Event
 from toolmason.chat.loop import Advisor, order_advisors
 from toolmason.chat.memory import Memory, load_conversation, split_new_messages
-from toolmason.chat.model_choice import ModelChoice
 from toolmason.chat.reply import Reply, RunFinish, make_limit_error
 from toolmason.chat.run.compaction import Compact, Compactor
 from toolmason.chat.run.delegation import ChatTool
@@ -47,7 +46,7 @@ from toolmason.chat.run.resume import (
     verify_decisions,
 )
 from toolmason.chat.run.run import Run
-from toolmason.chat.run.spending import Price, Spending
+from toolmason.chat.run.spending import Prices, Spending, require_price
 from toolmason.chat.run.ticket_store import TicketStore
 from toolmason.chat.run_spans import trace_run
 from toolmason.chat.search import Search, add_search
@@ -91,12 +90,13 @@ class Chat(Generic[OutputT]):
         runtime: Runtime | None = None,
         options: Mapping[str, Any] | None = None,
         search: Search | str | None = None,
-        price: Price | None = None,
+        price: Prices | None = None,
         budget: Budget | None = None,
         compact: Compact | None = None,
     ) -> None:
         check_chat_options(locals())
-        self.model: Model = make_model(model) if isinstance(model, str | list | tuple) else model  # type: ignore[assignment]
+        given_model: Any = model
+        self.model: Model = make_model(given_model) if isinstance(given_model, str | list | tuple) else given_model
         check_model(self.model)
         self.box = make_toolbox(tools, approver, config)
         self.limits = get_state(self.box).policy.limits if limits is None else limits
@@ -412,14 +412,23 @@ class Chat(Generic[OutputT]):
             system = await make_system(self._system, context, self.box)
         new_messages = drop_system(new_messages)
         run = Run(plan, system, compactor=None if self._compact is None else Compactor(plan, self._compact))
+        if saved_messages is not None or self._memory is not None:
+            new_messages = await self._load_history(run, new_messages, saved_messages)
+        advisors: list[Advisor] = [*self._advisors, *([] if tool_search is None else [tool_search])]
+        return PreparedRun(run, new_messages, options.tool_choice, advisors, model_options)
+
+    async def _load_history(
+        self, run: Run, new_messages: list[Message], saved_messages: Sequence[Message] | None
+    ) -> list[Message]:
+        """Give a run its conversation so far, and return the messages that are new."""
         if saved_messages is not None:
             run.load_history(drop_system(saved_messages))
         elif self._memory is not None:
-            loaded = await load_conversation(self._memory, conversation or "", whole=self._compact is not None)
+            conversation = run.plan.conversation or ""
+            loaded = await load_conversation(self._memory, conversation, whole=self._compact is not None)
             history, new_messages = split_new_messages(loaded, new_messages)
             run.load_history(history)
-        advisors: list[Advisor] = [*self._advisors, *([] if tool_search is None else [tool_search])]
-        return PreparedRun(run, new_messages, options.tool_choice, advisors, model_options)
+        return new_messages
 
     def _make_answer(self, box: Toolbox, options: SendOptions, model: Model) -> AnswerRun | None:
         answer_type = self._answer_type if options.output is None else AnswerType(options.output, self.box)
@@ -431,8 +440,8 @@ class Chat(Generic[OutputT]):
 
     def _get_limits(self, options: SendOptions) -> Limits:
         limits = self.limits if options.limits is None else options.limits
-        if self.price is None and (limits.cost is not None or getattr(self._budget, "needs_price", False)):
-            raise ConfigError("A limit of cost requires a price. Pass `price=Price(...)` to `Chat`.")
+        if limits.cost is not None or getattr(self._budget, "needs_price", False):
+            require_price(self.price, self.model)
         return limits
 
     def _execute(self, prepare: PrepareRun, options: SendOptions) -> Coroutine[Any, Any, Reply[Any]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Generic, Literal, TypeAlias, cast
 
 from toolmason._core.call.approval import ApprovalRequest
 from toolmason._core.call.gates import is_own
 from toolmason._core.toolbox.exchange import ModelReply, Usage
 from toolmason._core.values.content import Text
-from toolmason._core.values.messages import Message, dump_call
+from toolmason._core.values.messages import Citation, Message, dump_call
 from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason._explain import explain_arguments
@@ -187,13 +187,30 @@ class Reply(Generic[OutputT]):
         if self.finish == "direct":
             last = self.messages[-1].results if self.messages else ()
             return "\n".join(result.text for result in last)
-        answers: list[str] = []
+        return "".join([message.text for message in self._get_answers()])
+
+    def _get_answers(self) -> list[Message]:
+        """Return the messages with the answer: several if the provider paused, or the model was asked for the rest."""
+        answers: list[Message] = []
         for message in reversed(self.messages[self.history_length :]):
             if message.role == "assistant":
-                answers.insert(0, message.text)  # several in a row: the provider paused in between
+                answers.insert(0, message)
             elif answers and message.text != CONTINUE_TEXT:
                 break
-        return "".join(answers)
+        return answers
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """Sources that the provider names for the answer; their positions are those in `text`."""
+        found: list[Citation] = []
+        offset = 0
+        for message in self._get_answers():
+            found += [
+                replace(each, start=each.start + offset, end=each.end and each.end + offset)
+                for each in message.citations
+            ]
+            offset += len(message.text)
+        return tuple(found)
 
     @property
     def new(self) -> tuple[Message, ...]:

@@ -40,7 +40,7 @@ def make_fallback(models: Sequence[Any], given: Mapping[str, Any]) -> FallbackMo
     made: list[Model] = []
     for number, each in enumerate(models, 1):
         # With another model to ask, waiting for this one only costs time.
-        retries = {} if number == len(models) else {"max_retries": 0}
+        retries: dict[str, Any] = {} if number == len(models) else {"max_retries": 0}
         made.append(make_model(each, **{**retries, **given}) if isinstance(each, str) else each)
         check_model(made[-1])
     return FallbackModel(made)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from toolmason._core.toolbox.exchange import Finished, ModelEvent, ModelReply, ModelRequest
 from toolmason._core.values.content import Text
 from toolmason._core.values.definition import ToolDefinition
-from toolmason._core.values.messages import Message
+from toolmason._core.values.messages import Citation, Message
 from toolmason._core.values.provider_tools import AnyNativeTool, Strict
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason._services import SERVICES, Service
@@ -338,6 +338,7 @@ class ItemCodec(Codec):
         """
         text = ""
         calls: list[ToolCall] = []
+        citations: list[Citation] = []
         is_opaque = False
         for item in items:
             item_text = self.parse_text(item)
@@ -345,10 +346,17 @@ class ItemCodec(Codec):
             if call is not None:
                 calls.append(call if call.id else replace(call, id=make_call_id(self.call_id_prefix)))
             # Citations split one text into several items.
+            if item_text:
+                citations += self._read_citations(item, len(text))
             text += item_text or ""
             is_opaque = is_opaque or (item_text is None and call is None) or self.signature_key in item
         state = {"provider": self.name, "items": list(items)} if is_opaque else None
-        return Message("assistant", [Text(text)] if text else (), calls, provider_state=state)
+        return Message("assistant", [Text(text)] if text else (), calls, provider_state=state, citations=citations)
+
+    def _read_citations(self, item: Mapping[str, Any], start: int) -> Iterable[Citation]:
+        """Return the sources that an item names for its text, which begins at `start` in the text of the message."""
+        del item, start
+        return ()
 
     def format_assistant(self, message: Message, names: ToolNames) -> list[Body]:
         """Return the items of an assistant message, of which the original ones are used again.
@@ -421,6 +429,15 @@ def format_openai_tools(tools: Sequence[Body], request: ModelRequest, names: Too
     else:
         body["tool_choice"] = wrap("allowed_tools", {"mode": choice.mode, "tools": functions})
     return body
+
+
+def make_openai_citation(mark: Mapping[str, Any], start: int) -> Citation:
+    """Return an annotation of OpenAI as a citation. Its positions count from `start`."""
+    first, last = mark.get("start_index"), mark.get("end_index")
+    place = (start + first, start + last) if isinstance(first, int) and isinstance(last, int) else (start, 0)
+    title = str(mark.get("title") or mark.get("filename") or "")
+    quote = str(mark.get("content") or "")  # OpenRouter has the text of the page there
+    return Citation(str(mark.get("url") or ""), title, quote, str(mark.get("file_id") or ""), *place)
 
 
 def get_provider_items(message: Message, provider: str) -> list[Mapping[str, Any]]:

@@ -10,7 +10,16 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from toolmason._core.values.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text, describe_part
+from toolmason._core.values.content import (
+    Audio,
+    Content,
+    EmbeddedResource,
+    Image,
+    ResourceLink,
+    Text,
+    describe_part,
+    guess_mime_type,
+)
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
 
@@ -62,11 +71,33 @@ def get_blob(part: Content) -> Blob | None:
             return None
 
 
-def get_image_url(part: Content) -> str | None:
-    """Return the address of an image that a provider may fetch, or None. Not for results: a tool chose those."""
-    if not isinstance(part, ResourceLink) or part.mime_type not in IMAGE_MIME_TYPES:
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """File that a provider fetches, or that it stores."""
+
+    mime_type: str
+    url: str = ""
+    file_id: str = ""
+    """ID of a file that was uploaded to the provider."""
+
+    @property
+    def is_image(self) -> bool:
+        """True if every provider with image support accepts its type."""
+        return self.mime_type in IMAGE_MIME_TYPES
+
+
+def get_remote_file(part: Content, *providers: str) -> RemoteFile | None:
+    """Return the file of a link that a provider may fetch or has stored, or None. Not for results: a tool chose those.
+
+    A link such as `openai:file-abc` is a file that was uploaded to that provider.
+    """
+    if not isinstance(part, ResourceLink) or not part.uri.isascii():
         return None
-    return part.uri if part.uri.isascii() and part.uri.startswith("https://") else None
+    mime_type = part.mime_type or guess_mime_type(part.uri.partition("?")[0]) or ""
+    scheme, _, rest = part.uri.partition(":")
+    if scheme in providers and rest:
+        return RemoteFile(mime_type, file_id=rest)
+    return RemoteFile(mime_type, part.uri) if part.uri.startswith("https://") else None
 
 
 def replace_surrogates(text: str) -> str:

@@ -148,4 +148,4 @@ def _replace_calls(message: Message, calls: tuple[ToolCall, ...]) -> Message:
     if calls == message.calls and not message.results and message.role in _ROLES:
         return message
     role = message.role if message.role in _ROLES else "user"
-    return Message(role, message.content, calls, (), message.provider_state)
+    return replace(message, role=role, calls=calls, results=())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from operator import add, attrgetter
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from pydantic_core import to_json
@@ -214,28 +215,28 @@ class Usage:
 
     input_tokens: int = 0
     output_tokens: int = 0
-    cached_tokens: int = 0
-    """Input tokens read from a cache."""
-    cache_write_tokens: int = 0
-    """Input tokens written to a cache."""
-    reasoning_tokens: int = 0
-    """Output tokens spent on reasoning."""
 
     @property
     def total_tokens(self) -> int:
         """Sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
+    cached_tokens: int = 0
+    """Input tokens read from a cache."""
+    cache_write_tokens: int = 0
+    """Input tokens written to a cache."""
+    reasoning_tokens: int = 0
+    """Output tokens spent on reasoning."""
+    tool_tokens: int = 0
+    """Input tokens of the results of tools that the provider ran, if it counts them."""
+    tool_uses: int = 0
+    """Uses of tools that the provider ran and bills, such as web searches, if it counts them."""
+
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-        )
+        return Usage(*map(add, _get_counts(self), _get_counts(other)))
 
 
+_get_counts: Final = attrgetter(*Usage.__slots__)
 NO_USAGE: Final = Usage()
 
 
@@ -270,7 +271,7 @@ class ModelReply:
         notes: Iterable[str] = (),
     ) -> None:
         if not message.calls and (given := tuple(calls)):
-            message = Message(message.role, message.content, given, message.results, message.provider_state)
+            message = replace(message, calls=given)
         own = {"message": message, "finish": finish, "usage": usage, "raw": raw, "finish_reason": finish_reason}
         for name, value in {**own, "model": model, "notes": tuple(notes)}.items():
             object.__setattr__(self, name, value)

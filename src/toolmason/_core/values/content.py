@@ -48,9 +48,7 @@ class _BinaryPart:
 
 
 def _guess_type(kind: type, default_type: str, name: str) -> str:
-    import mimetypes  # noqa: PLC0415 - 2 ms at start-up, needed only to read files
-
-    found = mimetypes.guess_type(name, strict=False)[0] or ""
+    found = guess_mime_type(name) or ""
     main_type = default_type.partition("/")[0]
     if not found.startswith(f"{main_type}/"):
         raise ValueError(
@@ -121,6 +119,22 @@ class EmbeddedResource(Value):
     text: str | None = None
     data: bytes | None = field(default=None, repr=False)
     mime_type: str | None = None
+
+    @classmethod
+    def from_file(cls, path: str | Path, mime_type: str | None = None) -> EmbeddedResource:
+        """Read a file, as text if its MIME type says so. The suffix says the MIME type unless it is given."""
+        file = Path(path)
+        found = mime_type or guess_mime_type(file.name)
+        if found is not None and (found.startswith("text/") or found == "application/json"):
+            return cls(file.name, file.read_text("utf-8"), mime_type=found)
+        return cls(file.name, data=file.read_bytes(), mime_type=found)
+
+
+def guess_mime_type(name: str) -> str | None:
+    """Return the MIME type that the suffix of a file or URL says, or None."""
+    import mimetypes  # noqa: PLC0415 - 2 ms at start-up, needed only for files
+
+    return mimetypes.guess_type(name, strict=False)[0]
 
 
 Content: TypeAlias = Text | Image | Audio | ResourceLink | EmbeddedResource

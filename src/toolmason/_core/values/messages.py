@@ -44,6 +44,22 @@ class Summary(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class Citation:
+    """Source that a provider names for a part of an answer."""
+
+    url: str = ""
+    title: str = ""
+    quote: str = ""
+    """Text of the source that supports the answer, if the provider quotes it."""
+    source: str = ""
+    """ID of a file, or number of a document, if it has no URL."""
+    start: int = 0
+    """Position in the text of the message at which the supported part begins."""
+    end: int = 0
+    """Position after the supported part; 0 if the provider names none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One message of a conversation. `content` accepts a string; it is stored as a tuple of parts."""
 
@@ -57,9 +73,11 @@ class Message:
     """Opaque items to send back to the provider that produced them, and to no other."""
     summary: Summary | None = None
     """Origin of a summary of earlier messages; None for all other messages."""
+    citations: tuple[Citation, ...] = ()
+    """Sources that the provider names for the text."""
 
     @explain_arguments
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one parameter for each field
         self,
         role: Role,
         content: str | Content | Iterable[str | Content] = (),
@@ -67,6 +85,8 @@ class Message:
         results: Iterable[ToolResult] = (),
         provider_state: Mapping[str, Any] | None = None,
         summary: Summary | None = None,
+        *,
+        citations: Iterable[Citation] = (),
     ) -> None:
         parts = (content,) if isinstance(content, str) or not isinstance(content, Iterable) else content
         set_field = object.__setattr__
@@ -76,6 +96,7 @@ class Message:
         set_field(self, "results", tuple(results))
         set_field(self, "provider_state", provider_state)
         set_field(self, "summary", summary)
+        set_field(self, "citations", tuple(citations))
 
     @property
     def text(self) -> str:
@@ -101,6 +122,8 @@ class Message:
             data["provider_state"] = dict(self.provider_state)
         if self.summary is not None:
             data["summary"] = asdict(self.summary)
+        if self.citations:
+            data["citations"] = [asdict(citation) for citation in self.citations]
         return data
 
     @classmethod
@@ -114,6 +137,7 @@ class Message:
             [load_result(result) for result in data.get("results", ())],
             data.get("provider_state"),
             Summary(**data["summary"]) if "summary" in data else None,
+            citations=[Citation(**citation) for citation in data.get("citations", ())],
         )
 
 

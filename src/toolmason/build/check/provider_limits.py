@@ -5,20 +5,23 @@ No tokenizer is loaded and no network request is made.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final
 
+from pydantic_core import to_json
+
 from toolmason._core.values.definition import PORTABLE_NAME, ToolDefinition
+from toolmason.providers.registry import get_format
 
 BYTES_PER_TOKEN: Final = 4
 """Average for English and JSON with common tokenizers; an estimate."""
 
 
-def estimate_tokens(definition: ToolDefinition) -> int:
-    """Return the estimated number of tokens of a definition."""
-    text = json.dumps([definition.name, definition.description, definition.input_schema])
-    return -(-len(text.encode()) // BYTES_PER_TOKEN)
+def estimate_tokens(definition: ToolDefinition, provider: str = "openai") -> int:
+    """Return the estimated number of tokens of a definition, in the form in which a provider gets it."""
+    # The schema alone: a provider does not show a model the rest of its own JSON.
+    schema = get_format(provider).rules.fit_schema(definition.input_schema, "auto", {}).schema
+    return -(-len(to_json([definition.name, definition.description, schema])) // BYTES_PER_TOKEN)
 
 
 PROVIDERS: Final = ("openai", "anthropic", "gemini")

@@ -21,7 +21,7 @@ from toolmason._text import to_line
 from toolmason.chat.durable.effects import REPLY_SERIALIZER, RunEffect
 from toolmason.chat.memory import estimate_tokens
 from toolmason.chat.run.plan import RunPlan
-from toolmason.chat.run.spending import Price
+from toolmason.chat.run.spending import Prices, find_cost
 from toolmason.chat.run_spans import trace_turn
 from toolmason.errors import ConfigError
 from toolmason.models.by_name import model as make_model
@@ -60,7 +60,7 @@ class Compact:
     """Model that writes the summaries; None for that of the chat."""
     tokens: int | None = None
     """A conversation with more tokens, as estimated from its size, is compacted; None for no limit."""
-    price: Price | None = None
+    price: Prices | None = None
     """Price of that model; None for that of the chat."""
 
     @explain_arguments
@@ -76,7 +76,7 @@ class Compact:
         if not isinstance(self.model, str):
             check_object("model", self.model, "a model", ("respond",))
 
-    def for_chat(self, model: Model, price: Price | None) -> Compact:
+    def for_chat(self, model: Model, price: Prices | None) -> Compact:
         """Return the rule with the model and the price of a chat, unless it has its own."""
         given = make_model(self.model) if isinstance(self.model, str) else self.model
         return replace(self, model=given or model, price=self.price or price)
@@ -183,7 +183,8 @@ class Compactor:
         return f"the summary has {len(text)} characters, more than {limit}" if len(text) > limit else ""
 
     def _get_cost(self, reply: ModelReply) -> float | None:
-        return None if self.compact.price is None else self.compact.price.compute(reply.usage)
+        prices, model = self.compact.price, self.compact.model or self.plan.model
+        return None if prices is None else find_cost(prices, reply, getattr(model, "name", str(model)), [])
 
 
 def make_summary(text: str, origin: Summary) -> Message:

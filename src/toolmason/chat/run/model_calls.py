@@ -10,9 +10,9 @@ from functools import partial
 from toolmason._core.run.metrics import METER, METERS
 from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API
 from toolmason._core.toolbox.exchange import Finished, ModelReply, ModelRequest
-from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
 from toolmason.chat.run.plan import RunPlan
+from toolmason.chat.run.spending import find_cost
 from toolmason.chat.run_spans import trace_turn
 from toolmason.errors import ModelError
 
@@ -37,9 +37,10 @@ def call_model(plan: RunPlan, request: ModelRequest, *, in_span: bool = False) -
 async def _call_on_budget(plan: RunPlan, request: ModelRequest) -> ModelReply:
     """Ask the model, and count the request in the shared budgets. A turn from the journal is not counted again."""
     reply = await asyncio.ensure_future(_call_in_time(plan, request))
-    price = plan.spending.price
+    prices = plan.spending.prices
+    cost = None if prices is None else find_cost(prices, reply, plan.model.name, [])
     for budget in plan.budgets:
-        await budget.add(reply.usage, None if price is None else price.compute(reply.usage))
+        await budget.add(reply.usage, cost)
     return reply
 
 
@@ -79,4 +80,4 @@ def assign_call_ids(reply: ModelReply, call_ids: set[str]) -> ModelReply:
         calls.append(call)
     if not is_changed:
         return reply
-    return replace(reply, message=Message(message.role, message.content, calls, provider_state=message.provider_state))
+    return replace(reply, message=replace(message, calls=tuple(calls)))

@@ -22,7 +22,7 @@ from toolmason.chat.durable.effects import Reconciler, RunExecution, Runtime, ma
 from toolmason.chat.events import Delegated, Event
 from toolmason.chat.memory import Memory
 from toolmason.chat.reply import Reply
-from toolmason.chat.run.spending import Price, Spending
+from toolmason.chat.run.spending import Prices, Spending
 from toolmason.chat.run.ticket_store import TicketStore
 from toolmason.chat.tools import RequestTools
 from toolmason.errors import ToolError
@@ -177,7 +177,7 @@ class DelegatedCall:
 
         return emit_delegated
 
-    def check(self, chat: Any, price: Price | None) -> None:
+    def check(self, chat: Any, price: Prices | None) -> None:
         """Refuse a call that leads back to the same chat, or too deep.
 
         Raises:

@@ -21,7 +21,6 @@ from toolmason._core.run.execute import call_user_function
 from toolmason._core.run.tracing import get_traceparent, link_current
 from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
 from toolmason._core.toolbox.toolbox import get_state
-from toolmason._core.values.content import Text
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.provider_tools import get_native_origins
@@ -53,6 +52,7 @@ from toolmason.chat.run.delegation import get_delegation
 from toolmason.chat.run.external import find_external_calls
 from toolmason.chat.run.model_calls import assign_call_ids, call_model
 from toolmason.chat.run.plan import RunPlan
+from toolmason.chat.run.spending import find_cost
 from toolmason.chat.run.tickets import get_tickets
 from toolmason.chat.run.turn_calls import TurnCalls
 from toolmason.errors import ApprovalRequired, ConfigError, ExternalCall
@@ -75,10 +75,8 @@ class Run:
     pending: tuple[ApprovalRequest, ...] = ()
     external: tuple[ToolCall, ...] = ()
     finish: RunFinish = "stop"
-    finish_reason: str = ""
-    """The provider's word for why the last turn ended."""
-    model: str = ""
-    """Name of the model that answered last."""
+    last: ModelReply | None = None
+    """Last reply of the model."""
     notes: list[str] = field(default_factory=list)
     recorded: int = 0
     """Number of messages that the run has recorded, across all processes that executed it."""
@@ -181,11 +179,12 @@ class Run:
             reply = await self.plan.execution.perform(effect, partial(call_model, self.plan, request), REPLY_SERIALIZER)
         if reply.message.calls:
             reply = assign_call_ids(reply, self.plan.call_ids)
-        self.turns, self.finish_reason = turn.number, reply.finish_reason
-        self.model = reply.model or self.plan.model.name
+        self.turns, self.last = turn.number, reply
         if reply.notes:
             self.notes += [note for note in reply.notes if note not in self.notes]
-        self.plan.spending.add_turn(reply.usage)
+        prices = self.plan.spending.prices
+        cost = None if prices is None else find_cost(prices, reply, self.plan.model.name, self.notes)
+        self.plan.spending.add(reply.usage, cost, 1)
         self.last_input = (len(request.messages), reply.usage.input_tokens)
         message = reply.message
         names = tuple([call.name for call in message.calls])
@@ -201,14 +200,12 @@ class Run:
     async def handle_reply(self, turn: ModelTurn, reply: ModelReply) -> ModelTurn | None:
         """Run the calls of a reply. Return the next turn, or None if the run is over."""
         execute = self.plan.execute
-        if reply.finish == "pause" and execute is not False and is_paused_by_provider(reply):
-            if await self.must_stop():
-                self.finish = "limit"
-                return None
-            return await self._ask_again(turn, reply)
         calls = reply.message.calls
-        if reply.finish == "length" and not calls and self.plan.on_length == "continue" and execute is not False:
+        if reply.finish == "pause" and execute is not False and is_paused_by_provider(reply):
             return await self._continue_answer(turn, reply)
+        may_continue = self.plan.on_length == "continue" and execute is not False and self.plan.answer is None
+        if reply.finish == "length" and not calls and may_continue:
+            return await self._continue_answer(turn, reply, Message("user", CONTINUE_TEXT))
         if not calls and execute is not False and await self._must_wait_for_tickets():
             return await self._ask_again(turn, reply)
         if (answer := self.plan.answer) is not None and not calls:
@@ -223,17 +220,15 @@ class Run:
         results = await self.run_calls(turn.number, calls)
         return await self.handle_results(turn, reply, results)
 
-    async def _continue_answer(self, turn: ModelTurn, reply: ModelReply) -> ModelTurn | None:
-        """Ask for the rest of an answer that the token limit cut off, unless a limit is reached."""
-        if self.plan.answer is not None:  # a part of a typed answer is not valid; the model is asked for a new one
-            return await self._handle_text_answer(turn, reply, self.plan.answer)
-        limit = self.plan.limits.continuations
+    async def _continue_answer(self, turn: ModelTurn, reply: ModelReply, *messages: Message) -> ModelTurn | None:
+        """Ask for the rest of an answer that was paused or, with a message, cut off, unless a limit is reached."""
+        limit = self.plan.limits.continuations if messages else None
         asked = sum(message.text == CONTINUE_TEXT for message in self.messages[self.history_length :])
         is_over = limit is not None and asked >= limit
         if is_over or await self.must_stop():
             self.finish, self.limit = "limit", f"limit of {limit} continuations" if is_over else self.limit
             return None
-        return await self._ask_again(turn, reply, Message("user", CONTINUE_TEXT))
+        return await self._ask_again(turn, reply, *messages)
 
     async def _must_wait_for_tickets(self) -> bool:
         """Wait for a ticket if only this run can have its result. Return False if there is none, or a limit."""
@@ -301,17 +296,15 @@ class Run:
         await self.record([message])
         if message.calls:
             self.calls = [*message.calls]  # the caller runs these, and must not run the earlier ones again
-        self.finish_reason = reply.finish_reason
+        is_own = reply is self.last and not message.calls and bool(self.steps[-1].text.strip())
+        self.last = reply
         if self.finish != "limit":
-            content = message.content
-            has_text = bool(content) and isinstance(content[0], Text) and bool(content[0].text.strip())
-            is_answer = has_text and reply.finish == "stop" and not message.calls  # the usual end, without a frame more
-            is_answer = is_answer or (self.plan.answer is not None and self.plan.answer.is_accepted)
-            self.finish = "stop" if is_answer else find_finish(reply)
+            has_answer = self.plan.answer is not None and self.plan.answer.is_accepted
+            # The usual end first: each step to another module costs time in every run.
+            self.finish = "stop" if has_answer or (is_own and reply.finish == "stop") else find_finish(reply)
         if self.finish == "error":
-            _log.warning(
-                "run %s: the model ended without an answer (%s)", self.plan.run_id, to_line(self.finish_reason)
-            )
+            reason = to_line(reply.finish_reason)
+            _log.warning("run %s: the model ended without an answer (%s)", self.plan.run_id, reason)
         if self.plan.emit is not None:
             self.plan.emit(StepFinished(self.turns, reply))
 
@@ -499,8 +492,8 @@ class Run:
             waiting=self.plan.waiting,
             external=self.external,
             compacted=self.compacted,
-            finish_reason=self.finish_reason,
-            model=self.model,
+            finish_reason="" if self.last is None else self.last.finish_reason,
+            model="" if self.last is None else self.last.model or self.plan.model.name,
             notes=tuple(self.notes),
             tickets=() if self.plan.tickets is None else tuple([ticket.id for ticket in self.plan.tickets.get_open()]),
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
-from toolmason._core.toolbox.exchange import Usage
+from toolmason._core.toolbox.exchange import ModelReply, Usage
 from toolmason._core.values.policy import Limits
 from toolmason._explain import explain_arguments
 from toolmason.errors import ConfigError
@@ -39,21 +41,65 @@ class Price:
         return (total + written * (self.input if self.cache_write is None else self.cache_write)) / _PER
 
 
+Prices: TypeAlias = Price | Mapping[str, Price]
+"""One price, or the prices of models by the beginnings of their names."""
+
+
+PRICES_DATE: Final = "2025-11"
+"""Month of the price lists that `PRICES` was written from. Prices change: pass your own if they matter."""
+PRICES: Final[Mapping[str, Price]] = MappingProxyType(
+    {
+        "openai:gpt-5": Price(1.25, 10, cached=0.125),
+        "openai:gpt-5-mini": Price(0.25, 2, cached=0.025),
+        "openai:gpt-5-nano": Price(0.05, 0.4, cached=0.005),
+        "openai:gpt-4.1": Price(2, 8, cached=0.5),
+        "openai:gpt-4o": Price(2.5, 10, cached=1.25),
+        "openai:gpt-4o-mini": Price(0.15, 0.6, cached=0.075),
+        "anthropic:claude-opus-4-5": Price(5, 25, cached=0.5, cache_write=6.25),
+        "anthropic:claude-sonnet-4-5": Price(3, 15, cached=0.3, cache_write=3.75),
+        "anthropic:claude-haiku-4-5": Price(1, 5, cached=0.1, cache_write=1.25),
+        "gemini:gemini-2.5-pro": Price(1.25, 10, cached=0.125),
+        "gemini:gemini-2.5-flash": Price(0.3, 2.5, cached=0.03),
+    }
+)
+"""Dollars for a million tokens, by the beginning of the name of a model; for prompts of usual length."""
+
+
+def find_price(prices: Prices, model: str) -> Price | None:
+    """Return the price of a model, or None. Of several names that it begins with, the longest counts."""
+    if isinstance(prices, Price):
+        return prices
+    names = [name for name in prices if model.startswith(name)]
+    return prices[max(names, key=len)] if names else None
+
+
+def find_cost(prices: Prices, reply: ModelReply, model: str, notes: list[str]) -> float | None:
+    """Return the cost of a reply, or None if its model has no price; a note then says so."""
+    name = reply.model or model
+    price = find_price(prices, name)
+    if price is None and (note := f"{name} has no price; its tokens are not in the cost") not in notes:
+        notes.append(note)
+    return None if price is None else price.compute(reply.usage)
+
+
+def require_price(prices: Prices | None, model: Any) -> None:
+    """Raise ConfigError if a model, or one that it asks in its place, has no price, so that a limit would not hold."""
+    for each in getattr(model, "models", (model,)):
+        if prices is None or find_price(prices, each.name) is None:
+            raise ConfigError(f"A limit of cost requires a price of {each.name}. Pass `price=` to `Chat`.")
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Spending:
     """Use of a run and of the runs that it delegates to. What they use counts for all runs above them as well."""
 
     limits: Limits
-    price: Price | None = None
+    prices: Prices | None = None
     parent: Spending | None = None
     steps: int = 0
     usage: Usage = field(default_factory=Usage)
     cost: float | None = None
     """Cost, or None if no price is known."""
-
-    def add_turn(self, usage: Usage) -> None:
-        """Count one model turn."""
-        self.add(usage, None if self.price is None else self.price.compute(usage), 1)
 
     def add(self, usage: Usage, cost: float | None, steps: int) -> None:
         """Count model turns of this run, or of one that it delegated to."""

@@ -64,19 +64,21 @@ def make_endpoint(
         service=service,
         url=_add_path(base, paths[0]),
         stream_url=_add_path(base, paths[1]),
+        count_url=_add_path(base, paths[2]) if paths[2] else "",
         headers={**(key_headers if key else {}), **service.headers, **check_headers(headers)},
         secret=key,
         field_headers=service.field_headers,
     )
 
 
-def _get_paths(service: Service, model: str) -> tuple[str, str]:
-    """Return the paths of plain and of streaming requests."""
+def _get_paths(service: Service, model: str) -> tuple[str, str, str]:
+    """Return the paths of plain requests, of streaming ones, and of those that count tokens."""
     if service.format == "gemini":
         name = quote(model if model.startswith(("models/", "tunedModels/")) else f"models/{model}", safe="/")
-        return f"{name}:generateContent", f"{name}:streamGenerateContent?alt=sse"
+        return f"{name}:generateContent", f"{name}:streamGenerateContent?alt=sse", f"{name}:countTokens"
     path = {"openai": "responses", "anthropic": "v1/messages"}.get(service.format, "chat/completions")
-    return path, path
+    count = {"openai": "responses/input_tokens", "anthropic": "v1/messages/count_tokens"}.get(service.format, "")
+    return path, path, count
 
 
 def _add_path(base: str, path: str) -> str:

@@ -66,6 +66,15 @@ class RemoteModel:
         """
         return self._client.respond(request)
 
+    def count_tokens(self, request: ModelRequest) -> Coroutine[Any, Any, int]:
+        """Return the number of input tokens of a request, as the provider counts them; the model is not asked.
+
+        Raises:
+            ConfigError: the provider has no API for it.
+            ModelError: the request failed.
+        """
+        return self._client.count_tokens(request)
+
     def respond_sync(self, request: ModelRequest) -> ModelReply:
         """Run `respond` from synchronous code, and close the connections afterwards."""
 

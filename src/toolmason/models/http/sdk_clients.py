@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -93,10 +93,10 @@ class SdkSender:
         """Strings that errors must not contain."""
         return find_client_secrets(self._client)
 
-    async def post(self, body: Mapping[str, Any]) -> Any:
-        """Return the response."""
+    async def post(self, body: Mapping[str, Any], *, count: bool = False) -> Any:
+        """Return the response; with `count`, that of the API that counts the tokens of a request."""
         try:
-            return await self._request(body)
+            return await (self._count(body) if count else self._request(body))
         except Exception as error:
             raise to_model_error(error, self._service.name) from error
 
@@ -108,14 +108,18 @@ class SdkSender:
         except Exception as error:
             raise to_model_error(error, self._service.name) from error
 
-    async def _request(self, body: Mapping[str, Any], **stream_options: Any) -> Any:
+    def _count(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
+        path = {"openai": "/responses/input_tokens", "anthropic": "/v1/messages/count_tokens"}[self._provider]
+        return self._request(body, path=path)
+
+    async def _request(self, body: Mapping[str, Any], path: str = "", **stream_options: Any) -> Any:
         headers = dict(self._headers)
         for name, field_headers in self._service.field_headers.items():
             if body.get(name):
                 headers = join_headers(headers, field_headers)
         options = {"headers": headers} if headers else {}
         return await self._client.post(
-            _PATHS[self._provider], cast_to=object, body=dict(body), options=options, **stream_options
+            path or _PATHS[self._provider], cast_to=object, body=dict(body), options=options, **stream_options
         )
 
     async def _open_stream(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
@@ -148,7 +152,12 @@ class GenaiSender(SdkSender):
         return {"model": self._model, "contents": body["contents"], "config": config}
 
     @override
-    async def _request(self, body: Mapping[str, Any], **stream_options: Any) -> Any:
+    async def _count(self, body: Mapping[str, Any]) -> Any:
+        given = body["generateContentRequest"]
+        return _to_plain(await self._models.count_tokens(model=self._model, contents=given["contents"]))
+
+    @override
+    async def _request(self, body: Mapping[str, Any], path: str = "", **stream_options: Any) -> Any:
         return _to_plain(await self._models.generate_content(**self._make_arguments(body)))
 
     @override

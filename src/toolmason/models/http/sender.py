@@ -54,8 +54,8 @@ class Sender(Protocol):
         """Strings that errors must not contain."""
         ...
 
-    def post(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
-        """Return the response. Raises ModelError."""
+    def post(self, body: Mapping[str, Any], *, count: bool = False) -> Coroutine[Any, Any, Any]:
+        """Return the response; with `count`, that of the API that counts the tokens of a request. Raises ModelError."""
         ...
 
     def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
@@ -80,6 +80,8 @@ class Endpoint:
     """Service that the server belongs to."""
     url: str
     stream_url: str
+    count_url: str = ""
+    """URL that counts the tokens of a request; empty if the provider has none."""
     headers: Mapping[str, str] = field(repr=False)
     secret: str = field(default="", repr=False)
     """Redacted from all text that the provider returns."""

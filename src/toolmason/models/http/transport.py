@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from itertools import count
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -92,20 +92,21 @@ class Transport:
         content = to_json(body, inf_nan_mode="null")
         return client.send(client.build_request("POST", url, headers=headers, content=content), stream=True)
 
-    async def post(self, body: Mapping[str, Any]) -> Any:
-        """Return the response.
+    async def post(self, body: Mapping[str, Any], *, count: bool = False) -> Any:
+        """Return the response; with `count`, that of the API that counts the tokens of a request.
 
         Raises:
             ModelError: the request failed; `retryable` is True if it may succeed later. Secrets are not yet redacted.
         """
-        for attempt in count():
+        url = self._endpoint.count_url if count else self._endpoint.url
+        for attempt in itertools.count():
             try:
                 with (
                     self._open_span(attempt)
                     if getattr(LOADED_MODULES.get(TRACE_API), PROVIDER, None)
                     else _NO_SPAN as span
                 ):
-                    response = await self._start(body, self._endpoint.url, "application/json")
+                    response = await self._start(body, url, "application/json")
                     try:
                         content = await self._read_body(response)
                     finally:

@@ -1,14 +1,15 @@
-"""Run one model request, plain or streaming, with a codec and a sender."""
+"""Run one model request, plain or streaming, with a codec and a sender, or count its tokens."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest
-from toolmason.errors import ModelError
+from toolmason._services import Service
+from toolmason.errors import ConfigError, ModelError
 from toolmason.models.http.redaction import redact_error
 from toolmason.models.http.sender import Sender
 from toolmason.providers.codec import Codec, PreparedRequest
@@ -40,6 +41,16 @@ class ModelClient:
             redact_error(error, self.sender.secrets)
             raise
 
+    async def count_tokens(self, request: ModelRequest) -> int:
+        """Return the number of input tokens of a request, as the provider counts them."""
+        body = _make_count_body(self._prepare(request).body, self.codec.service, self.model)
+        try:
+            answer = await self.sender.post(body, count=True)
+            return _read_count(answer, self.codec.service)
+        except ModelError as error:
+            redact_error(error, self.sender.secrets)
+            raise
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the reply as events."""
         prepared = self._prepare(request, stream=True)
@@ -60,3 +71,41 @@ class ModelClient:
                     raise
             else:
                 return
+
+
+_COUNTED_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    "openai": frozenset(
+        {"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text"}
+    ),
+    "anthropic": frozenset(
+        {"model", "messages", "system", "tools", "tool_choice", "thinking", "mcp_servers", "output_config"}
+    ),
+}
+"""Fields of a request that the API that counts its tokens has as well."""
+_COUNTS: Final = {"openai": "input_tokens", "anthropic": "input_tokens", "gemini": "totalTokens"}
+
+
+def _make_count_body(body: Mapping[str, Any], service: Service, model: str) -> dict[str, Any]:
+    """Return the body that asks for the number of tokens of a request.
+
+    Raises:
+        ConfigError: the provider has no API for it.
+    """
+    if service.format == "gemini":
+        name = model if model.startswith(("models/", "tunedModels/")) else f"models/{model}"
+        return {"generateContentRequest": {"model": name, **body}}
+    if service.format not in _COUNTED_FIELDS:
+        raise ConfigError(f"{service.name} has no API that counts tokens. `usage` of a reply has them.")
+    return {key: value for key, value in body.items() if key in _COUNTED_FIELDS[service.format]}
+
+
+def _read_count(answer: Any, service: Service) -> int:
+    """Return the number of tokens in the answer.
+
+    Raises:
+        ModelError: there is none.
+    """
+    count = answer.get(_COUNTS[service.format]) if isinstance(answer, Mapping) else None
+    if not isinstance(count, int):
+        raise ModelError(service.name, f"the response has no number of tokens: {str(answer)[:200]}")
+    return count

@@ -12,7 +12,7 @@ from toolmason._core.toolbox import exchange
 from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest
 from toolmason._core.values.content import Content
 from toolmason._core.values.definition import ToolDefinition
-from toolmason._core.values.messages import Message
+from toolmason._core.values.messages import Citation, Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
@@ -41,6 +41,8 @@ _USAGE_PATHS: Final = (
     ("cache_read_input_tokens",),
     ("cache_creation_input_tokens",),
     ("output_tokens_details.thinking_tokens",),
+    (),
+    ("server_tool_use.web_search_requests", "server_tool_use.web_fetch_requests"),
 )
 
 
@@ -235,10 +237,22 @@ class AnthropicCodec(ItemCodec):
     def format_text(self, text: str) -> Body:
         return {"type": "text", "text": text}
 
+    @override
+    def _read_citations(self, item: Mapping[str, Any], start: int) -> Iterator[Citation]:
+        end = start + len(item.get("text") or "")
+        for mark in (item.get("citations") or ()) if item.get("type") == "text" else ():
+            number = mark.get("document_index")
+            source = str(mark.get("file_id") or mark.get("source") or ("" if number is None else number))
+            title = str(mark.get("title") or mark.get("document_title") or "")
+            yield Citation(str(mark.get("url") or ""), title, str(mark.get("cited_text") or ""), source, start, end)
+
 
 def _format_user_part(part: Content) -> Body | None:
-    url = content_parts.get_image_url(part)
-    return {"type": "image", "source": {"type": "url", "url": url}} if url else _format_part(part)
+    file = content_parts.get_remote_file(part, "anthropic")
+    if file is None or not (file.is_image or file.file_id or file.mime_type == content_parts.PDF_MIME_TYPE):
+        return _format_part(part)
+    source = {"type": "file", "file_id": file.file_id} if file.file_id else {"type": "url", "url": file.url}
+    return {"type": "image" if file.is_image else "document", "source": source}
 
 
 def _format_part(part: Content) -> Body | None:

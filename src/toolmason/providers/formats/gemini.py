@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from typing_extensions import override
@@ -12,7 +13,7 @@ from toolmason._core.toolbox import exchange
 from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest
 from toolmason._core.values.content import matches_structured
 from toolmason._core.values.definition import ToolDefinition
-from toolmason._core.values.messages import Message
+from toolmason._core.values.messages import Citation, Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
@@ -26,6 +27,8 @@ _OWN_ID_PREFIX: Final = "gemini_"
 """Prefix of ids generated for calls that arrived without one. They are local and not sent back."""
 _OLDER_MODEL: Final = re.compile(r"(models/)?gemini-[12]\b")
 """Models that need no signature on a call and accept only JSON in a result."""
+_WITHOUT_URLS: Final = re.compile(r"(models/)?gemini-(1|2\.0)")
+"""Models that fetch no files from other addresses."""
 _RESULT_MIME_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
 """Types that later models accept in a result; any other type makes them reject the request."""
 _INLINE_MIME_TYPE: Final = re.compile(r"image/(png|jpeg|webp|heic|heif)|(audio|video|text)/.+|application/pdf")
@@ -53,6 +56,7 @@ _USAGE_PATHS: Final = (
     ("cachedContentTokenCount",),
     (),
     ("thoughtsTokenCount",),
+    ("toolUsePromptTokenCount",),
 )
 
 
@@ -62,6 +66,7 @@ class GeminiReader(ReplyReader["GeminiCodec"]):
     def __init__(self, codec: GeminiCodec, names: ToolNames) -> None:
         super().__init__(codec, names)
         self._parts: list[dict[str, Any]] = []
+        self._candidate: dict[str, Any] = {}
         self._body: dict[str, Any] = {}
         self._finish: str | None = None
 
@@ -74,6 +79,7 @@ class GeminiReader(ReplyReader["GeminiCodec"]):
             for part in (candidate.get("content") or {}).get("parts") or ():
                 yield from self._read_part(dict(part))
             self._finish = candidate.get("finishReason") or self._finish
+            self._candidate.update({key: value for key, value in candidate.items() if key != "content"})
 
     def _read_part(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
         if "functionCall" in part:
@@ -101,7 +107,8 @@ class GeminiReader(ReplyReader["GeminiCodec"]):
             return self._body if self._body.get("promptFeedback") else None
         for number in tuple(self.pieces):
             self._parts[number]["text"] = content_parts.join_pieces(self.pieces, number, self._parts[number]["text"])
-        candidate = {"content": {"role": "model", "parts": self._parts}, "finishReason": self._finish}
+        content = {"role": "model", "parts": self._parts}
+        candidate = {**self._candidate, "content": content, "finishReason": self._finish}
         return {**self._body, "candidates": [candidate]}
 
 
@@ -161,8 +168,12 @@ class GeminiCodec(ItemCodec):
             return [part for parts in results for part in parts]
         parts = []
         for content in message.content if message.role == "user" else ():
+            file = content_parts.get_remote_file(content, "gemini", "gs")
             if (blob := content_parts.get_blob(content)) is not None and _INLINE_MIME_TYPE.fullmatch(blob.mime_type):
                 parts.append(_format_inline_data(blob))
+            elif file is not None and (file.file_id or not _WITHOUT_URLS.match(model)) and file.mime_type:
+                uri = f"gs:{file.file_id}" if file.file_id.startswith("//") else file.file_id or file.url
+                parts.append({"fileData": {"fileUri": uri, "mimeType": file.mime_type}})
             elif text := content_parts.part_to_text(content):
                 parts.append({"text": text})
         return parts
@@ -225,6 +236,8 @@ class GeminiCodec(ItemCodec):
             return ModelReply(Message("assistant"), (), "filter", usage, body, reason)
         parts = (candidates[0].get("content") or {}).get("parts") or []
         message = self.read_message(parts, names)
+        if citations := [*_read_grounding(candidates[0], message.text)]:
+            message = replace(message, citations=tuple(citations))
         reason = str(candidates[0].get("finishReason") or "")
         finish: FinishReason = _FINISH_REASONS.get(reason or "STOP", "error")
         if message.calls and finish == "stop":
@@ -253,6 +266,25 @@ class GeminiCodec(ItemCodec):
     @override
     def format_text(self, text: str) -> Body:
         return {"text": text}
+
+
+def _read_grounding(candidate: Mapping[str, Any], text: str) -> Iterator[Citation]:
+    """Yield the sources of a reply. The API counts positions in bytes of UTF-8."""
+    encoded = text.encode("utf-8", "replace")
+    for mark in (candidate.get("citationMetadata") or {}).get("citationSources") or ():
+        yield Citation(str(mark.get("uri") or ""), "", "", "", *_find_place(encoded, mark))
+    grounding = candidate.get("groundingMetadata") or {}
+    chunks: list[Any] = grounding.get("groundingChunks") or []
+    for support in grounding.get("groundingSupports") or ():
+        place = _find_place(encoded, support.get("segment") or {})
+        for number in support.get("groundingChunkIndices") or ():
+            found = chunks[number].get("web") or chunks[number].get("retrievedContext") or {}
+            yield Citation(str(found.get("uri") or ""), str(found.get("title") or ""), "", "", *place)
+
+
+def _find_place(encoded: bytes, segment: Mapping[str, Any]) -> tuple[int, int]:
+    first, last = (encoded[: segment.get(key) or 0] for key in ("startIndex", "endIndex"))
+    return len(first.decode("utf-8", "ignore")), len(last.decode("utf-8", "ignore"))
 
 
 def _get_blobs(result: ToolResult) -> list[content_parts.Blob]:

@@ -11,7 +11,7 @@ from toolmason._core.toolbox import exchange
 from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest
 from toolmason._core.values.content import Content
 from toolmason._core.values.definition import ToolDefinition
-from toolmason._core.values.messages import Message
+from toolmason._core.values.messages import Citation, Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
@@ -21,6 +21,7 @@ from toolmason.providers.codec import (
     ReplyReader,
     format_openai_tools,
     get_provider_items,
+    make_openai_citation,
     parse_error,
 )
 from toolmason.providers.reply_checks import make_openai_usage_paths, read_usage
@@ -218,10 +219,25 @@ class OpenAiResponsesCodec(ItemCodec):
     def format_text(self, text: str) -> Body:
         return {"type": "message", "role": "assistant", "content": text}
 
+    @override
+    def _read_citations(self, item: Mapping[str, Any], start: int) -> Iterator[Citation]:
+        for part in item.get("content") or ():
+            for mark in part.get("annotations") or ():
+                yield make_openai_citation(mark, start)
+            start += len(part.get("text") or part.get("refusal") or "")
+
 
 def _format_user_part(part: Content) -> Body:
-    url = content_parts.get_image_url(part)
-    return {"type": "input_image", "image_url": url, "detail": "auto"} if url else _format_part(part)
+    file = content_parts.get_remote_file(part, "openai")
+    if file is None or not (file.is_image or file.file_id or file.mime_type == content_parts.PDF_MIME_TYPE):
+        return _format_part(part)
+    if file.is_image:
+        return {"type": "input_image", **_name_file(file, "image_url"), "detail": "auto"}
+    return {"type": "input_file", **_name_file(file, "file_url")}
+
+
+def _name_file(file: content_parts.RemoteFile, url_key: str) -> Body:
+    return {"file_id": file.file_id} if file.file_id else {url_key: file.url}
 
 
 def _format_part(part: Content) -> Body:

@@ -11,14 +11,22 @@ from typing_extensions import override
 
 from toolmason._core.toolbox import exchange
 from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest
-from toolmason._core.values.content import Content, Text
+from toolmason._core.values.content import Content, ResourceLink, Text
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason._services import SERVICES
 from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, hash_text, to_wire_id
-from toolmason.providers.codec import Body, Codec, ReplyReader, format_openai_tools, get_provider_items, parse_error
+from toolmason.providers.codec import (
+    Body,
+    Codec,
+    ReplyReader,
+    format_openai_tools,
+    get_provider_items,
+    make_openai_citation,
+    parse_error,
+)
 from toolmason.providers.reply_checks import make_openai_usage_paths, read_usage
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_openai
@@ -72,7 +80,7 @@ class OpenAiChatReader(ReplyReader["OpenAiChatCodec"]):
                 yield from self._close_calls()
 
     def _collect_passthrough(self, delta: Mapping[str, Any]) -> None:
-        for key in _PASSTHROUGH_KEYS:
+        for key in (*_PASSTHROUGH_KEYS, "annotations"):
             piece = delta.get(key)
             if piece and isinstance(piece, str):
                 self.pieces[key].append(piece)
@@ -124,7 +132,10 @@ class OpenAiChatReader(ReplyReader["OpenAiChatCodec"]):
         for key in self._calls:
             self._join_arguments(key)
         texts = {key: content_parts.join_pieces(self.pieces, key) for key in tuple(self.pieces)}
-        kept = {key: join_details(v) if isinstance(v, list) else v for key, v in self._passthrough.items()}
+        kept = {
+            key: join_details(v) if isinstance(v, list) and key != "annotations" else v
+            for key, v in self._passthrough.items()
+        }
         message: Body = {"role": "assistant", "content": None, **texts, **kept}
         if self._calls:
             message["tool_calls"] = [self._calls[key] for key in self._get_ordered_keys()]
@@ -184,9 +195,7 @@ class OpenAiChatCodec(Codec):
             results = [self.result(result, names) for result in message.results]
             attachments = list(_iter_attachments(message)) if self.service.allows_user_after_tool else []
             return [*results, {"role": "user", "content": attachments}] if attachments else results
-        if message.role == "user" and any(
-            content_parts.get_blob(part) or content_parts.get_image_url(part) for part in message.content
-        ):
+        if message.role == "user" and any(map(_is_attachment, message.content)):
             return [{"role": "user", "content": [_format_user_part(part) for part in message.content]}]
         text = content_parts.join_parts(message.content)
         if not message.calls:
@@ -226,7 +235,10 @@ class OpenAiChatCodec(Codec):
         finish: FinishReason = _FINISH_REASONS.get(reason or "stop", "error")
         if calls and finish == "stop":
             finish = "calls"
-        message = Message("assistant", content, calls, provider_state=self._make_state(message_body, body.get("model")))
+        state = self._make_state(message_body, body.get("model"))
+        marks = message_body.get("annotations") or ()
+        citations = [make_openai_citation(mark.get(mark.get("type")) or mark, 0) for mark in marks]
+        message = Message("assistant", content, calls, provider_state=state, citations=citations)
         if refusal and not calls:
             finish = "refusal"
         return ModelReply(message, (), finish, read_usage(body.get("usage"), _USAGE_PATHS), body, str(reason))
@@ -280,9 +292,19 @@ def _get_extra_content(call: Any) -> Body:
     return {"extra_content": extra} if extra else {}
 
 
+def _is_attachment(part: Content) -> bool:
+    """Return True if a part of the user is sent as something else than text."""
+    is_link = isinstance(part, ResourceLink) and _format_user_part(part)["type"] != "text"
+    return is_link or content_parts.get_blob(part) is not None
+
+
 def _format_user_part(part: Content) -> Body:
-    url = content_parts.get_image_url(part)
-    return {"type": "image_url", "image_url": {"url": url}} if url else _format_part(part)
+    file = content_parts.get_remote_file(part, "openai", "openai-chat")
+    if file is not None and file.file_id:
+        return {"type": "file", "file": {"file_id": file.file_id}}
+    if file is not None and file.is_image:
+        return {"type": "image_url", "image_url": {"url": file.url}}
+    return _format_part(part)
 
 
 def _format_part(part: Content) -> Body:

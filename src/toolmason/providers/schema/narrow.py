@@ -343,25 +343,19 @@ class SchemaNarrower:
         if not isinstance(values, list):
             return
         possible = select_possible(values, narrowed.get("type"))
-        if values and not possible:
-            # No value has the type: a provider that enforces both could accept none, or rejects the request.
-            sentences.append(make_sentence("enum", values))
-            self._add_unenforced(path, "`enum`")
-            return
-        values = possible
-        self.enum_value_count += len(values)
+        self.enum_value_count += len(possible)
         kinds = self.dialect.enum_types
-        if kinds is None or all(type(value) in kinds for value in values):
-            narrowed["enum"] = list(values)
+        if possible and (kinds is None or all(type(value) in kinds for value in possible)):
+            narrowed["enum"] = possible
             return
-        allowed_values = [value for value in values if type(value) in kinds]
-        if allowed_values and all(type(value) in kinds or value is None for value in values):
+        allowed_values = [value for value in possible if kinds is not None and type(value) in kinds]
+        if allowed_values and len(allowed_values) + possible.count(None) == len(possible):
             declared_type = narrowed.get("type")
             narrowed["type"] = list(
                 dict.fromkeys([*(declared_type if isinstance(declared_type, list) else [declared_type]), "null"])
             )
             narrowed["enum"] = allowed_values
-        elif not all(type(value) is bool for value in values) or len(set(values)) == 1:
+        elif not possible or not all(type(value) is bool for value in values) or len(set(values)) == 1:
             sentences.append(make_sentence("enum", values))
             self._add_unenforced(path, "`const`" if has_const else "`enum`")
 
