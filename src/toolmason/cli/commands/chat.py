@@ -8,23 +8,27 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from typing_extensions import Unpack
 
 from toolmason._core.call.approval import Allow, Decision
 from toolmason._core.toolbox.exchange import TextDelta
+from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolResult
 from toolmason._secrets import write_private
 from toolmason._text import pluralize
 from toolmason.chat.chat import Chat
 from toolmason.chat.events import CallFinished, CallStarted, Done
-from toolmason.chat.memory import WindowMemory
+from toolmason.chat.memory import SqliteMemory, WindowMemory
 from toolmason.chat.reply import Reply
-from toolmason.chat.send_options import MessageInput
+from toolmason.chat.send_options import MessageInput, SendKeywords
 from toolmason.cli.approval import ask_approval
 from toolmason.cli.main import TOOL_ERROR, USAGE
 from toolmason.cli.output import echo, is_terminal, print_error, print_json, print_text
@@ -44,7 +48,9 @@ MODEL_BY_VARIABLE: Final = {
     "OPENAI_BASE_URL": "openai-chat:default",
 }
 """Default model for each environment variable; the first variable that is set wins."""
-HELP_TEXT: Final = "/tools lists the tools, /reset clears the conversation, /save FILE saves it, /quit exits."
+HELP_TEXT: Final = (
+    "/tools lists the tools, /reset clears the conversation, /save FILE saves it, /load FILE loads one, /quit exits."
+)
 _F = TypeVar("_F", bound=Callable[..., Any])
 _RECORDER: Final[ContextVar[TraceRecorder | None]] = ContextVar("toolmason_trace", default=None)
 """Recorder whose spans are printed after each answer."""
@@ -58,7 +64,13 @@ def model_options(function: _F) -> _F:
         click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON."),
         click.option("--yes", is_flag=True, help="Approve calls without asking."),
         click.option("--system", help="System prompt."),
-        click.option("--model", "name", help="Model: openai:gpt-5, anthropic:…, gemini:…, local, offline."),
+        click.option("--reasoning", metavar="LEVEL", help="low, medium, high, or a number of tokens."),
+        click.option(
+            "--option", "options", multiple=True, metavar="KEY=VALUE", help="Option of the model; repeatable."
+        ),
+        click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="HTTP header; repeatable."),
+        click.option("--base-url", metavar="URL", help="Address of the model's API."),
+        click.option("--model", "name", help="Model: openai:gpt-5, anthropic:…, ollama:…, local, offline."),
         click.argument("prompt", required=False),
         click.argument("target", required=False),
     ):
@@ -68,23 +80,63 @@ def model_options(function: _F) -> _F:
 
 @click.command("chat")
 @model_options
+@click.option("--memory", "memory_file", metavar="FILE", help="Keep conversations in this SQLite file.")
+@click.option("--conversation", metavar="NAME", help="Conversation in the file of --memory; by default: default.")
 def command(target: str | None, prompt: str | None, *, yes: bool, as_json: bool, **options: Any) -> None:
     """Chat with a model that calls the tools of TARGET; with PROMPT, or text on standard input, answer once."""
+    if options["conversation"] is not None and options["memory_file"] is None:
+        raise click.UsageError("--conversation names a conversation in a file. Add --memory FILE.")
     box = load_toolbox(target)
-    model_name = options["name"] or choose_and_announce_model()
-    memory = WindowMemory(100)
-    try:
-        chat = Chat(model_name, box, system=options["system"], memory=memory)
-    except ImportError as missing:
-        raise click.ClickException(str(missing)) from missing
+    file = options["memory_file"]
+    memory = WindowMemory(100) if file is None else SqliteMemory(file, 100)
+    chat = make_chat(box, options, memory=memory)
+    conversation = None if file is None else options["conversation"] or "default"
     if prompt is None and not sys.stdin.isatty():
         prompt = sys.stdin.read().strip()
     with tracing(options):
         if prompt:
-            reply = asyncio.run(send_and_show(chat, prompt, yes=yes, quiet=as_json or not is_terminal()))
+            quiet = as_json or not is_terminal()
+            reply = asyncio.run(send_and_show(chat, prompt, yes=yes, quiet=quiet, conversation=conversation))
             print_reply(reply, as_json=as_json)
             return
-        asyncio.run(_run_conversation(chat, memory, yes=yes))
+        asyncio.run(_run_conversation(chat, memory, conversation, yes=yes))
+
+
+def make_chat(box: Toolbox, options: Mapping[str, Any], **keywords: Any) -> Chat:
+    """Return the chat of the options that `model_options` adds. A name of the model is chosen if none is given."""
+    name = options["name"] or choose_and_announce_model()
+    given = read_model_options(options)
+    try:
+        made = model(name, base_url=options["base_url"], headers=read_pairs("--header", options["headers"]) or None)
+        return Chat(made, box, system=options["system"], options=given or None, **keywords)
+    except ImportError as missing:
+        raise click.ClickException(str(missing)) from missing
+
+
+def read_model_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the model: values are JSON, or else text."""
+    given = read_pairs("--option", options["options"])
+    if options["reasoning"] is not None:
+        given["reasoning"] = options["reasoning"]
+    return {name: _read_value(value) for name, value in given.items()}
+
+
+def read_pairs(option: str, pairs: Iterable[str]) -> dict[str, str]:
+    """Return the pairs of an option that can be repeated."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{option} {pair.partition('=')[0]!r}: write NAME=VALUE.")
+        found[name] = value
+    return found
+
+
+def _read_value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 @contextmanager
@@ -154,7 +206,9 @@ def print_reply(reply: Reply, *, as_json: bool) -> None:
         raise click.exceptions.Exit(TOOL_ERROR)
 
 
-async def _run_conversation(chat: Chat, memory: WindowMemory, *, yes: bool) -> None:
+async def _run_conversation(
+    chat: Chat, memory: WindowMemory | SqliteMemory, conversation: str | None, *, yes: bool
+) -> None:
     echo(HELP_TEXT, err=True)
     while True:
         try:
@@ -163,23 +217,18 @@ async def _run_conversation(chat: Chat, memory: WindowMemory, *, yes: bool) -> N
             return
         if text in ("/quit", "/exit"):
             return
-        await _handle_input(text, chat, memory, yes=yes)
+        await _handle_input(text, chat, memory, conversation, yes=yes)
 
 
-async def _handle_input(text: str, chat: Chat, memory: WindowMemory, *, yes: bool) -> None:
-    if text == "/tools":
-        for tool in chat.box.tools:
-            echo(f"{tool.name}  {tool.description}")
-    elif text == "/reset":
-        memory.forget("")
-    elif text.startswith("/save"):
-        await _save(chat, text.removeprefix("/save").strip() or "conversation.json")
-    elif text.startswith("/"):
-        echo(HELP_TEXT)
+async def _handle_input(
+    text: str, chat: Chat, memory: WindowMemory | SqliteMemory, conversation: str | None, *, yes: bool
+) -> None:
+    if text.startswith("/"):
+        await _run_command(text, chat, memory, conversation)
     elif text:
         try:
-            with _cancel_on_interrupt(chat):
-                reply = await send_and_show(chat, text, yes=yes, quiet=False)
+            with _cancel_on_interrupt(chat, conversation):
+                reply = await send_and_show(chat, text, yes=yes, quiet=False, conversation=conversation)
         except ToolmasonError as error:
             print_error(str(error))
             return
@@ -189,8 +238,23 @@ async def _handle_input(text: str, chat: Chat, memory: WindowMemory, *, yes: boo
             print_error(reply.problem)
 
 
+async def _run_command(text: str, chat: Chat, memory: WindowMemory | SqliteMemory, conversation: str | None) -> None:
+    name, _, path = text.partition(" ")
+    if name == "/tools":
+        for tool in chat.box.tools:
+            echo(f"{tool.name}  {tool.description}")
+    elif name == "/reset":
+        memory.forget(conversation or "")
+    elif name == "/save":
+        await _save(chat, conversation, path.strip() or "conversation.json")
+    elif name == "/load":
+        await _load(memory, conversation, path.strip() or "conversation.json")
+    else:
+        echo(HELP_TEXT)
+
+
 @contextmanager
-def _cancel_on_interrupt(chat: Chat) -> Generator[None]:
+def _cancel_on_interrupt(chat: Chat, conversation: str | None) -> Generator[None]:
     """Make Ctrl-C cancel the run instead of the conversation; a second Ctrl-C ends the command."""
     loop = asyncio.get_running_loop()
     previous = signal.getsignal(signal.SIGINT)
@@ -198,7 +262,7 @@ def _cancel_on_interrupt(chat: Chat) -> Generator[None]:
     def cancel_run() -> None:
         loop.remove_signal_handler(signal.SIGINT)
         signal.signal(signal.SIGINT, previous)
-        chat.cancel()
+        chat.cancel(conversation)
 
     try:
         loop.add_signal_handler(signal.SIGINT, cancel_run)
@@ -212,8 +276,23 @@ def _cancel_on_interrupt(chat: Chat) -> Generator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
-async def _save(chat: Chat, path: str) -> None:
-    messages = [message.to_dict() for message in await chat.load_history()]
+async def _load(memory: WindowMemory | SqliteMemory, conversation: str | None, path: str) -> None:
+    """Replace the conversation by one that /save wrote."""
+    try:
+        data = json.loads(await asyncio.to_thread(Path(path).read_text, "utf-8"))
+        messages = [Message.from_dict(item) for item in data]
+    except OSError as error:
+        print_error(f"Cannot read {path!r}: {error.strerror}. Name another file.")
+    except (ValueError, KeyError, TypeError, ToolmasonError):
+        print_error(f"{path!r} is not a conversation that /save wrote. Name another file.")
+    else:
+        memory.forget(conversation or "")
+        await memory.append(conversation or "", messages)
+        echo(f"Loaded {pluralize(len(messages), 'message')} from {path}.", err=True)
+
+
+async def _save(chat: Chat, conversation: str | None, path: str) -> None:
+    messages = [message.to_dict() for message in await chat.load_history(conversation)]
     try:
         write_private(path, json.dumps(messages, indent=1, ensure_ascii=False).encode())
     except OSError as error:
@@ -222,19 +301,23 @@ async def _save(chat: Chat, path: str) -> None:
         echo(f"Saved {pluralize(len(messages), 'message')} to {path}.", err=True)
 
 
-async def send_and_show(chat: Chat, message: MessageInput, *, yes: bool, quiet: bool, run: str | None = None) -> Reply:
+async def send_and_show(
+    chat: Chat, message: MessageInput, *, yes: bool, quiet: bool, **options: Unpack[SendKeywords]
+) -> Reply:
     """Send a message, print events, ask for pending approvals, print the spans, and return the reply."""
     recorder = _RECORDER.get()
     earlier = 0 if recorder is None else len(recorder.spans)
-    reply = await _send(chat, message, yes=yes, quiet=quiet, run=run)
+    reply = await _send(chat, message, yes=yes, quiet=quiet, **options)
     if recorder is not None:
         echo(format_tree(recorder.spans[earlier:], shutil.get_terminal_size((120, 24)).columns), err=True)
     return reply
 
 
-async def _send(chat: Chat, message: MessageInput, *, yes: bool, quiet: bool, run: str | None) -> Reply:
+async def _send(
+    chat: Chat, message: MessageInput, *, yes: bool, quiet: bool, **options: Unpack[SendKeywords]
+) -> Reply:
     reply: Reply | None = None
-    async for event in chat.stream(message, run=run):
+    async for event in chat.stream(message, **options):
         if isinstance(event, Done):
             reply = event.reply
         elif not quiet:
@@ -260,7 +343,7 @@ def _show(event: Any) -> None:
     if isinstance(event, TextDelta):
         echo(event.text, nl=False)
     elif isinstance(event, CallStarted):
-        arguments = json.dumps(event.call.arguments, ensure_ascii=False, default=str)
+        arguments = json.dumps(event.call.arguments or event.call.raw, ensure_ascii=False, default=str)
         echo(f"→ {event.call.name} {arguments}", fg="cyan", err=True)
     elif isinstance(event, CallFinished):
         _show_result(event.result)

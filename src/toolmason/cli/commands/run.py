@@ -16,8 +16,10 @@ from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.chat.send_options import MessageInput
 from toolmason.cli.commands.chat import (
     choose_and_announce_model,
+    make_chat,
     model_options,
     print_reply,
+    read_model_options,
     send_and_show,
     tracing,
 )
@@ -52,15 +54,18 @@ def command(target: str | None, prompt: str | None, *, yes: bool, as_json: bool,
     if not prompt:
         raise click.UsageError("Missing argument 'PROMPT'. Describe the task.")
     box = load_toolbox(target)
-    name = options["name"] or choose_and_announce_model()
+    options["name"] = name = options["name"] or choose_and_announce_model()
     if options["durable"] is None:
         with tracing(options):
-            execute_run(Chat(name, box, system=options["system"]), prompt, yes=yes, as_json=as_json)
+            execute_run(make_chat(box, options), prompt, yes=yes, as_json=as_json)
         return
+    if options["headers"]:
+        raise click.UsageError("--header is not kept in a journal, because it may be secret. Omit --durable.")
     run = options["run"] or uuid.uuid4().hex[:12]
     with tracing(options), closing(SqliteRuntime(options["durable"])) as runtime:
-        chat = Chat(name, box, system=options["system"], runtime=runtime)
+        chat = make_chat(box, options, runtime=runtime)
         command_record = {"target": make_absolute(target), "model": name, "system": options["system"], "prompt": prompt}
+        command_record |= {"base_url": options["base_url"], "options": read_model_options(options)}
         runtime.add_facts(run, {"command": command_record})
         echo(f"Run {run} in {options['durable']}.", err=True)
         execute_run(chat, prompt, run, yes=yes, as_json=as_json)

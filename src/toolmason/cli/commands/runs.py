@@ -22,6 +22,7 @@ from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE
 from toolmason.cli.output import echo, print_json, print_rows
 from toolmason.cli.targets import fail, load_toolbox
 from toolmason.errors import ConfigError, RunTaken
+from toolmason.models.by_name import model
 from toolmason.observe.span_record import SpanRecord
 from toolmason.observe.tree import draw_length, format_milliseconds
 
@@ -134,7 +135,9 @@ def _resume(runtime: SqliteRuntime, record: RunRecord, options: dict[str, Any]) 
         fail(f"Run {record.run} was started by a program. Add --target and --model.", USAGE)
     try:
         _reconcile(runtime, record.run, options)
-        chat = Chat(name, load_toolbox(options["target"] or command_record.get("target")), runtime=runtime)
+        box = load_toolbox(options["target"] or command_record.get("target"))
+        made = model(name, base_url=None if options["name"] else command_record.get("base_url"))
+        chat = Chat(made, box, runtime=runtime, options=command_record.get("options") or None)
         execute_run(chat, _read_input(record), record.run, yes=options["yes"], as_json=options["as_json"])
     except click.exceptions.Exit as exit_error:
         return int(exit_error.exit_code)
