@@ -44,7 +44,7 @@ class Characters(ScriptedModel):
             yield TextDelta(character)
         for call in reply.calls:
             yield CallOpened(call.id, call.name)
-            for character in call.arguments:
+            for character in call.raw:
                 yield ArgumentsDelta(call.id, character)
             yield CallClosed(call)
         yield Finished(reply)

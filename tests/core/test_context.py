@@ -138,7 +138,7 @@ async def test_a_tool_learns_about_its_call():
             attempt=ctx.attempt,
             cancelled=ctx.cancelled,
             left=ctx.deadline - time.monotonic(),
-            raw=ctx.call.arguments,
+            raw=ctx.call.raw,
         )
 
     await Toolbox(see).call(ToolCall("c-1", "see", '{"extra": 1}'), context={"session_id": "s-1"})

@@ -83,7 +83,7 @@ def test_a_message_comes_back_from_json_as_it_was(message):
 def test_bytes_in_a_call_become_text():
     message = Message("assistant", calls=[ToolCall("c-1", "f", b'{"n": 1}')])
 
-    assert there_and_back(message).calls[0].arguments == '{"n": 1}'
+    assert there_and_back(message).calls[0].raw == '{"n": 1}'
 
 
 async def test_results_come_back_with_what_the_model_read():

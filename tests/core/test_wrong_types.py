@@ -23,6 +23,7 @@ NOT_CALLED = {
     "BuildPy": "setuptools makes it",
     "Image": "a tool makes it, and its TypeError and ValueError name the data",
     "Audio": "the same",
+    "EmbeddedResource.from_file": "reads a file, and the error of the file system names it",
 }
 VALID = {
     "Rate": (5,),
@@ -58,7 +59,8 @@ def callables():
             if not getattr(item, "_is_protocol", False) and isinstance(item, type | types.FunctionType | type(tool)):
                 found[name] = item
             for member, value in vars(item).items() if is_class else ():
-                if not member.startswith("_") and isinstance(value, classmethod | staticmethod):
+                is_maker = not member.startswith("_") and isinstance(value, classmethod | staticmethod)
+                if is_maker and f"{name}.{member}" not in NOT_CALLED:
                     found[f"{name}.{member}"] = getattr(item, member)
     return found
 

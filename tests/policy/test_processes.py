@@ -369,7 +369,7 @@ async def test_what_the_application_knows_crosses(tmp_path):
     assert seen == {
         "values": {"tenant": "acme", "session_id": "s1", "user": "ada"},
         "database": ["db1", "db1"],
-        "call": ["c1", "everything", "c1", "{}"],
+        "call": ["c1", "everything", "c1", {}],
         "session": "s1",
         "attempt": 1,
         "config": [">", ">"],

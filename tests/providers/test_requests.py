@@ -99,7 +99,7 @@ PHOTO = ResourceLink("https://shop.example/tea.png", "tea", "image/png")
         ("openai", {"type": "input_image", "image_url": PHOTO.uri, "detail": "auto"}),
         ("openai-chat", {"type": "image_url", "image_url": {"url": PHOTO.uri}}),
         ("anthropic", {"type": "image", "source": {"type": "url", "url": PHOTO.uri}}),
-        ("gemini", {"text": f"[resource tea: {PHOTO.uri}]"}),
+        ("gemini", {"fileData": {"fileUri": PHOTO.uri, "mimeType": PHOTO.mime_type}}),
     ],
 )
 def test_the_address_of_an_image_is_an_image_if_the_user_sends_it(provider, expected):
@@ -114,7 +114,7 @@ def test_the_address_of_an_image_is_an_image_if_the_user_sends_it(provider, expe
 
     text = json.dumps(body)
     assert text.count(json.dumps(expected)) == 1
-    assert text.count(f"[resource tea: {PHOTO.uri}]") == (2 if provider == "gemini" else 1)
+    assert text.count(f"[resource tea: {PHOTO.uri}]") == 1
     assert text.count("[resource plain: http://") == 1
     assert objections(provider, body) == check_body(provider, body) == []
 

@@ -256,7 +256,7 @@ class AnswerRun:
     async def take(self, call: ToolCall) -> ToolResult:
         """Validate and check an answer. The result has the errors of arguments, and those of the checks."""
         try:
-            value = self.kind.bind(call.arguments)
+            value = self.kind.bind(call.raw)
             await self.kind.check(value)
         except Abort:
             raise
@@ -288,8 +288,8 @@ class AnswerRun:
         elif all(result.ok for result in results if result.name != FINAL_ANSWER):
             [call] = [call for call in calls if call.id == results[accepted].call_id]
             if call.id not in self._values:
-                self._values[call.id] = self.kind.bind(call.arguments)  # the journal has results, but no values
-            text = call.arguments if isinstance(call.arguments, str) else to_json(call.arguments).decode()
+                self._values[call.id] = self.kind.bind(call.raw)  # the journal has results, but no values
+            text = call.raw if isinstance(call.raw, str) else to_json(call.raw).decode()
             self._accepted = (call.id, text)
             self._end("")
         else:

@@ -408,9 +408,10 @@ class Chat(Generic[OutputT]):
             delegated.connect(plan.box)
         given_messages = new_messages if saved_messages is None else saved_messages
         system = tuple([message for message in given_messages if message.role == "system"])
-        if self._system is not None and not system:
+        if system:
+            new_messages = drop_system(new_messages)
+        elif self._system is not None:
             system = await make_system(self._system, context, self.box)
-        new_messages = drop_system(new_messages)
         run = Run(plan, system, compactor=None if self._compact is None else Compactor(plan, self._compact))
         if saved_messages is not None or self._memory is not None:
             new_messages = await self._load_history(run, new_messages, saved_messages)

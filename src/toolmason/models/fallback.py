@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from toolmason._core.toolbox.exchange import Finished, ModelEvent, ModelReply, ModelRequest
 from toolmason._core.values.messages import Message
+from toolmason._explain import explain_arguments
 from toolmason._text import to_line
 from toolmason.errors import ConfigError, ModelError
 from toolmason.models.by_name import model as make_model
@@ -61,6 +62,7 @@ class FallbackModel:
     A model that failed `failures` times in a row is skipped for `seconds`, unless all are.
     """
 
+    @explain_arguments
     def __init__(
         self,
         models: Sequence[Model],
@@ -70,6 +72,13 @@ class FallbackModel:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.models = tuple(models)
+        for model in self.models:
+            check_model(model)
+        if not self.models or failures < 1 or seconds < 0:
+            raise ConfigError(
+                f"FallbackModel({len(self.models)} models, failures={failures!r}, seconds={seconds!r}): at least one "
+                "model and one failure are needed."
+            )
         self.name = " or ".join(model.name for model in self.models)
         self._circuits = [_Circuit(model) for model in self.models]
         self._failures, self._seconds, self._clock = failures, seconds, clock

@@ -123,7 +123,7 @@ def join_system_texts(messages: Iterable[Message]) -> str:
 
 def get_arguments_object(call: ToolCall) -> dict[str, Any]:
     """Return the arguments of a call as a JSON object, even if the model sent invalid JSON."""
-    arguments = call.arguments
+    arguments = call.raw
     if arguments is None or arguments in ("", b""):
         return {}
     try:
@@ -140,7 +140,7 @@ def get_arguments_object(call: ToolCall) -> dict[str, Any]:
 
 def get_arguments_json(call: ToolCall) -> str:
     """Return the arguments of a call as JSON: the model's own text if it is an object."""
-    arguments = call.arguments
+    arguments = call.raw
     if isinstance(arguments, str) and arguments.isascii():
         try:
             if isinstance(from_json(arguments, allow_inf_nan=False), dict):
@@ -153,7 +153,7 @@ def get_arguments_json(call: ToolCall) -> str:
 def have_same_arguments(call: ToolCall, other: ToolCall) -> bool:
     """Return True if two calls have the same name and arguments."""
     return call.name == other.name and (
-        call.arguments == other.arguments or get_arguments_object(call) == get_arguments_object(other)
+        call.raw == other.raw or get_arguments_object(call) == get_arguments_object(other)
     )
 
 

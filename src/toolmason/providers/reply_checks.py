@@ -88,8 +88,8 @@ def _check_event(event: ModelEvent) -> ModelEvent:
 def _check_call(call: ToolCall) -> None:
     _check_text(call.id, "the id of a call")
     _check_text(call.name, "the name of a call")
-    if not isinstance(call.arguments, str | Mapping):
-        raise TypeError(f"the arguments of a call have the type {type(call.arguments).__name__}")
+    if not isinstance(call.raw, str | Mapping):
+        raise TypeError(f"the arguments of a call have the type {type(call.raw).__name__}")
 
 
 def _check_text(value: Any, what: str) -> None:

@@ -85,7 +85,7 @@ def _send_bad_json(model: FaultyModel, request: ModelRequest) -> ModelReply:
 
 def _truncate_json(model: FaultyModel, request: ModelRequest) -> ModelReply:
     call = model.make_call(request)
-    text = json.dumps(call.arguments) or "{}"
+    text = json.dumps(dict(call.arguments)) or "{}"
     truncated = ToolCall(call.id, call.name, text[: len(text) // 2])
     return ModelReply(Message("assistant", (), [truncated]), finish="length")
 
@@ -112,7 +112,7 @@ def _repeat_last_calls(model: FaultyModel, request: ModelRequest) -> ModelReply:
 
 def _send_wrong_types(model: FaultyModel, request: ModelRequest) -> ModelReply:
     call = model.make_call(request)
-    given: dict[str, Any] = call.arguments if isinstance(call.arguments, dict) else {}
+    given = dict(call.arguments)
     wrong = {key: {"unexpected": [value]} for key, value in given.items()}
     return _make_calls_reply(ToolCall(call.id, call.name, {**wrong, "extra": 1}))
 

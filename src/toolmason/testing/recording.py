@@ -226,7 +226,7 @@ def _matches_path(path: str, pattern: str) -> bool:
 
 
 def _get_arguments(call: ToolCall) -> Any:
-    arguments = call.arguments
+    arguments = call.raw
     if isinstance(arguments, bytes | bytearray | memoryview):
         return bytes(arguments).decode("utf-8", "replace")
     return arguments

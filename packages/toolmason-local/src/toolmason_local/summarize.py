@@ -6,10 +6,8 @@ The model does not write them: one of this size gets three of five results wrong
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
-
-from pydantic_core import from_json
 
 from toolmason import Message, ToolCall, ToolResult
 
@@ -41,14 +39,7 @@ def _format_result(result: ToolResult, call: ToolCall | None) -> str:
 
 
 def _format_arguments(call: ToolCall | None) -> str:
-    given = call.arguments if call is not None else None
-    if isinstance(given, str | bytes):
-        try:
-            given = from_json(given)
-        except ValueError:
-            given = None
-    if not isinstance(given, Mapping):
-        return ""
+    given = {} if call is None else call.arguments
     return ", ".join(f"{name}={_format_value(value)}" for name, value in given.items())
 
 

@@ -76,7 +76,7 @@ class ApprovalGate:
     async def _use_decision(self, decision: Decision, call: ToolCall) -> Mapping[str, Any] | None:
         """Return the edited arguments of a decision, or None if it allows the call as it is."""
         route = self.route
-        arguments = to_json_like(await _run_off_loop(call, get_effective_arguments, route, call.arguments))
+        arguments = to_json_like(await _run_off_loop(call, get_effective_arguments, route, call.raw))
         verdict = await self._get_signer().consume(
             decision, route.tool, arguments, get_identity(self._make_context(call))
         )
@@ -86,7 +86,7 @@ class ApprovalGate:
 
     async def _ask_all(self, call: ToolCall) -> Mapping[str, Any] | None:
         """Ask every approver of the call. Return the arguments that one of them changed, or None if all allow it."""
-        arguments = await _run_off_loop(call, get_effective_arguments, self.route, call.arguments)
+        arguments = await _run_off_loop(call, get_effective_arguments, self.route, call.raw)
         context = self._make_context(call)
         approvers: list[Approver] = []
         is_pending = False
@@ -203,4 +203,4 @@ class ApprovalGate:
 
 async def _run_off_loop(call: ToolCall, work: Callable[..., Any], *values: Any) -> Any:
     """Run work whose time grows with the arguments, in a thread if they are large."""
-    return await asyncio.to_thread(work, *values) if type(call.arguments) is LargeArguments else work(*values)
+    return await asyncio.to_thread(work, *values) if type(call.raw) is LargeArguments else work(*values)

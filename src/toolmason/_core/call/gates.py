@@ -174,7 +174,7 @@ def get_plain_options(
 
 def parse_arguments(call: ToolCall) -> Mapping[str, Any]:
     """Return a call's raw arguments as a mapping."""
-    raw = call.arguments
+    raw = call.raw
     if isinstance(raw, bytes | bytearray | memoryview):
         raw = str(raw, "utf-8")
     if isinstance(raw, str):

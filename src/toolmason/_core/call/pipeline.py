@@ -124,7 +124,7 @@ def _add_tickets(route: Route, runner: CallRunner) -> CallRunner:
     """Return the runner of a tool whose work may go on in the background."""
 
     def run(_: Route, call: ToolCall, options: CallOptions) -> Coroutine[Any, Any, ToolResult]:
-        return runner(call.id, call.arguments, options)
+        return runner(call.id, call.raw, options)
 
     async def run_or_open_ticket(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:
         if options.run is None or options.run.open_ticket is None:
@@ -427,12 +427,12 @@ def run_with_middleware(
 ) -> Coroutine[Any, Any, ToolResult]:
     """Run a call through the middleware of every toolbox, outermost first, and then through the steps."""
     hooks = [hook for box_hooks in route.middleware for hook in box_hooks]
-    if isinstance(call.arguments, Mapping):
-        call = replace(call, arguments=copy_arguments(call.arguments))
+    if isinstance(call.raw, Mapping):
+        call = replace(call, raw=copy_arguments(call.raw))
 
     def run_from(index: int, given: ToolCall) -> Coroutine[Any, Any, ToolResult]:
         if index == len(hooks):
-            return runner(given.id, given.arguments, options)
+            return runner(given.id, given.raw, options)
         return _run_hook(hooks[index], partial(run_from, index + 1), given, route)
 
     return _run_hooks_in_time(run_from(0, call), route, call, options)
@@ -487,7 +487,7 @@ async def _run_hook(hook: Middleware, call_next: NextCall, call: ToolCall, route
     except BaseException as error:
         if route.on_error == "raise" and isinstance(error, ToolCallError):
             raise  # the call's own policy is to raise, and middleware may raise as well
-        failed = await make_failure(route, error, FailedCall(call.id, has_run=True, arguments=call.arguments))
+        failed = await make_failure(route, error, FailedCall(call.id, has_run=True, arguments=call.raw))
     else:
         if type(result) is ToolResult:
             return result if result.call_id == call.id else replace_result(result, call_id=call.id)

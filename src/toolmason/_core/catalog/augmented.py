@@ -93,7 +93,7 @@ class AugmentedTool(RenamedTool):
     async def notify(self, values: Mapping[str, Any], call: ToolCall, settings: EngineSettings) -> None:
         """Pass the extra fields to the callback."""
         if self.callback is not None:
-            given = AugmentedCall(self.tool.definition, values[self.extra_key][0], call.arguments)
+            given = AugmentedCall(self.tool.definition, values[self.extra_key][0], call.raw)
             await call_user_function(self.callback, given, settings=settings)
         if (listener := compile_tool(self.tool).on_arguments) is not None:
             await listener.notify(values, call, settings)

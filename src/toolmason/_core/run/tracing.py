@@ -313,7 +313,7 @@ def _describe_call(definition: ToolDefinition, call: ToolCall, options: TraceOpt
             "spring.ai.tool.definition.description": definition.description,
             "spring.ai.tool.definition.schema": show_content(definition.input_schema),
         }
-    return attributes | _describe_content("arguments", call.arguments, options)
+    return attributes | _describe_content("arguments", call.raw, options)
 
 
 def _describe_content(

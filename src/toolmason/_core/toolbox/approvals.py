@@ -183,9 +183,9 @@ async def restore_call(state: ToolboxState, call: ToolCall, result: ToolResult) 
         return
     bound = None
     with suppress(BaseException):  # a validator may raise anything
-        bound = route.bind(call.arguments)
+        bound = route.bind(call.raw)
     if bound is None and error is not None and is_own(error, InvalidArguments):
-        run.rejected.reject(get_call_key(route, call.arguments, None), error)
+        run.rejected.reject(get_call_key(route, call.raw, None), error)
         return
     # A call over the limit stays over it; unreadable arguments cannot be a repeat.
     with suppress(LimitExceeded, ValueError):
@@ -193,7 +193,7 @@ async def restore_call(state: ToolboxState, call: ToolCall, result: ToolResult) 
         # A pending call is counted, but has no result yet.
         is_waiting = error is not None and is_pending(error)
         if route.tool.options.repeats == "detect" and not is_waiting:
-            run.record_result(get_call_key(route, call.arguments, bound), result)
+            run.record_result(get_call_key(route, call.raw, bound), result)
 
 
 # --- arguments as text ---------------------------------------------------------------------------

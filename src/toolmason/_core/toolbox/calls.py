@@ -83,14 +83,14 @@ class Calls:
         if route.hooks and any(route.middleware):
             named_call = call if call.name == route.name else dataclasses.replace(call, name=route.name)
             return run_with_middleware(route, runner, named_call, options)
-        return runner(call.id, call.arguments, options)
+        return runner(call.id, call.raw, options)
 
     async def refuse(self, call: ToolCall, error: ToolCallError) -> ToolResult:
         """Return the result of a call that has no tool. A run counts them by name, whatever the arguments."""
         if (run := self.state.run) is not None:
             error = run.rejected.reject(call.name, error)
         if isinstance(error, ExecutionError):
-            log_failure(error, call.id, call.arguments, self.state.calls.context)
+            log_failure(error, call.id, call.raw, self.state.calls.context)
         policy = self.state.calls
         on_error: OnError = "message" if isinstance(policy.on_error, Inherit) else policy.on_error
         try:
@@ -101,7 +101,7 @@ class Calls:
             failed = make_error_result(error, "redact")
         result = replace_result(failed, call_id=call.id, name=call.name, attempts=0)
         if CALL_LOG.isEnabledFor(DEBUG):
-            log_call(result, call.arguments, TraceOptions())  # without a schema, no argument is known to be harmless
+            log_call(result, call.raw, TraceOptions())  # without a schema, no argument is known to be harmless
         if is_observed():
             trace_refused(call, result)
         return result

@@ -419,7 +419,7 @@ def iter_reply_events(reply: ModelReply) -> Iterator[ModelEvent]:
 
 
 def _arguments_text(call: ToolCall) -> str:
-    arguments = call.arguments
+    arguments = call.raw
     if isinstance(arguments, str | bytes):
         return arguments if isinstance(arguments, str) else arguments.decode("utf-8", "replace")
     return to_json(arguments or {}).decode()

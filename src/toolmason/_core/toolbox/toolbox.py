@@ -253,7 +253,7 @@ class Toolbox:
             name = call
         else:
             given_call = to_call(call)
-            name, call_id, arguments = given_call.name, given_call.id, given_call.arguments
+            name, call_id, arguments = given_call.name, given_call.id, given_call.raw
         if context is None and on_progress is None and retry is INHERIT and timeout is INHERIT:
             options = self._default_options
         else:

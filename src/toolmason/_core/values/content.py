@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from pydantic_core import from_json
 
+from toolmason._explain import explain_arguments
 from toolmason._value import Value
 
 if TYPE_CHECKING:  # 3 ms at start-up
@@ -121,6 +122,7 @@ class EmbeddedResource(Value):
     mime_type: str | None = None
 
     @classmethod
+    @explain_arguments
     def from_file(cls, path: str | Path, mime_type: str | None = None) -> EmbeddedResource:
         """Read a file, as text if its MIME type says so. The suffix says the MIME type unless it is given."""
         file = Path(path)

@@ -143,7 +143,7 @@ class Message:
 
 def dump_call(call: ToolCall) -> dict[str, Any]:
     """Return a call as JSON data."""
-    arguments: Any = call.arguments
+    arguments: Any = call.raw
     arguments = arguments.decode() if isinstance(arguments, bytes) else to_jsonable_python(arguments)
     return {"id": call.id, "name": call.name, "arguments": arguments}
 

@@ -17,18 +17,58 @@ if TYPE_CHECKING:
     from toolmason.errors import ToolCallError
 
 
+_new, _set_attribute = object.__new__, object.__setattr__
 Arguments: TypeAlias = str | bytes | Mapping[str, Any] | None
 """Arguments of a call: JSON text from a model, or a mapping."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ToolCall(Value):
-    """A model's request to call a tool."""
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class ToolCall:
+    """A model's request to call a tool: `ToolCall("call_1", "get_weather", {"city": "Oslo"})`."""
 
     id: str
     name: str
-    arguments: Arguments = None
-    """JSON text as the model wrote it, or a mapping."""
+    raw: Arguments
+    """Arguments as the model sent them: JSON text, which may be invalid, or a mapping."""
+    __match_args__ = ("id", "name", "arguments")
+
+    def __init__(self, id: str, name: str, arguments: Arguments = None, *, raw: Arguments = None) -> None:  # noqa: A002 - the name of the field
+        _set_attribute(self, "id", id)
+        _set_attribute(self, "name", name)
+        _set_attribute(self, "raw", raw if arguments is None else arguments)
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """Arguments as a mapping, for every model. Empty if `raw` is not a JSON object; the result of the call says so.
+
+        Text is parsed at each access.
+        """
+        return _parse_arguments(self.raw) or {}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ToolCall) or (self.id, self.name) != (other.id, other.name):
+            return False
+        if self.raw == other.raw:
+            return True
+        own = _parse_arguments(self.raw)
+        return own is not None and own == _parse_arguments(other.raw)
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.name))
+
+    def __repr__(self) -> str:
+        return f"ToolCall(id={self.id!r}, name={self.name!r}, arguments={self.raw!r})"
+
+
+def _parse_arguments(raw: Arguments) -> Mapping[str, Any] | None:
+    """Return arguments as a mapping, or None if they are not a JSON object."""
+    if raw is None or isinstance(raw, Mapping):
+        return raw or {}
+    try:
+        parsed = from_json(raw or b"{}")
+    except ValueError:
+        return None
+    return parsed if isinstance(parsed, dict) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -60,7 +100,6 @@ OWN: Final = "own"
 WEB: Final = "web"
 """Origin of the results of tools that reach the open world."""
 StructuredFrom: TypeAlias = Literal["json", "wrapped json", "wrapped text"] | None
-_new, _set_attribute = object.__new__, object.__setattr__
 _T = TypeVar("_T")
 
 
@@ -207,7 +246,7 @@ def make_call_id() -> str:
     return f"call_{next(_call_numbers)}"
 
 
-_set_id, _set_name, _set_arguments = (vars(ToolCall)[name].__set__ for name in ToolCall.__slots__)
+_set_id, _set_name, _set_raw = (vars(ToolCall)[name].__set__ for name in ToolCall.__slots__)
 
 
 def make_call(call_id: str | None, name: str, arguments: Arguments) -> ToolCall:
@@ -215,7 +254,7 @@ def make_call(call_id: str | None, name: str, arguments: Arguments) -> ToolCall:
     call = _new(ToolCall)
     _set_id(call, f"call_{next(_call_numbers)}" if call_id is None else call_id)
     _set_name(call, name)
-    _set_arguments(call, arguments)
+    _set_raw(call, arguments)
     return call
 
 

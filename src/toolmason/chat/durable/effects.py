@@ -41,6 +41,12 @@ class RunEffect:
     """True if an interrupted attempt may be repeated."""
 
 
+def get_recorded_arguments(call: ToolCall) -> dict[str, Any]:
+    """Return the arguments of a call for the journal; text that is not a JSON object stays text."""
+    arguments = call.arguments
+    return dict(arguments) if arguments or not call.raw else {"text": str(call.raw)}
+
+
 Work: TypeAlias = Callable[[], Awaitable[Any]]
 """Function that performs an effect and returns its outcome."""
 

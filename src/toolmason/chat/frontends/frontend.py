@@ -317,8 +317,8 @@ def _is_of_answer(event: Event) -> bool:
 
 def get_arguments_text(call: ToolCall) -> str:
     """Return the arguments of a call as JSON text."""
-    arguments = call.arguments
-    return arguments if isinstance(arguments, str) else to_json(arguments or {}, fallback=str).decode()
+    raw = call.raw
+    return raw if isinstance(raw, str) else to_json(raw or {}, fallback=str).decode()
 
 
 # --- our own events ----------------------------------------------------------------------------

@@ -199,10 +199,10 @@ class VercelEncoder(PartEncoder):
 
 
 def _read_arguments(call: ToolCall) -> Any:
-    arguments: Any = call.arguments
-    if not isinstance(arguments, str | bytes):
-        return dict(arguments or {})
+    raw: Any = call.raw
+    if not isinstance(raw, str | bytes):
+        return dict(raw or {})
     try:
-        return from_json(arguments or "{}")
+        return from_json(raw or "{}")
     except ValueError:
-        return {"text": arguments if isinstance(arguments, str) else arguments.decode("utf-8", "replace")}
+        return {"text": raw if isinstance(raw, str) else raw.decode("utf-8", "replace")}

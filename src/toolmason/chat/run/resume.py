@@ -124,7 +124,7 @@ class ResumedRun:
     ) -> list[ToolResult]:
         """Run the calls of the last turn that have a decision, and take given results. The others keep waiting."""
         results: list[ToolResult] = []
-        external = {call.id: call.arguments for call in self.reply.external}
+        external = {call.id: call.raw for call in self.reply.external}
         given = {result.call_id: result for result in self.given}
         for index, call in enumerate(message.calls):
             if call.id in given:

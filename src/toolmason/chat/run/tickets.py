@@ -28,7 +28,7 @@ from toolmason._core.values.content import Text
 from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.messages import Message, dump_result, load_result
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
-from toolmason.chat.durable.effects import OutcomeSerializer, RunEffect
+from toolmason.chat.durable.effects import OutcomeSerializer, RunEffect, get_recorded_arguments
 from toolmason.chat.events import CallProgress
 from toolmason.chat.reply import RunFinish, make_cancelled_result
 from toolmason.chat.run.delegation import CALL_SERIALIZER, TICKET, complete_result, is_chat_tool
@@ -221,8 +221,8 @@ class RunTickets:
         if runtime is None:
             return await do_work()
 
-        arguments = call.arguments if isinstance(call.arguments, dict) else {"text": str(call.arguments or "")}
-        given = call.arguments if isinstance(call.arguments, dict | str | None) else dict(arguments)
+        arguments = get_recorded_arguments(call)
+        given = call.raw if isinstance(call.raw, dict | str | None) else dict(arguments)
         facts: dict[str, Any] = {"asked": [], "before": [], "conversation": ticket.conversation}
         facts["call"] = [call.id, call.name, given]
         run_id = self._make_run_id(ticket.id)

@@ -15,7 +15,7 @@ from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
 from toolmason._text import to_line
-from toolmason.chat.durable.effects import RunEffect, Work
+from toolmason.chat.durable.effects import RunEffect, Work, get_recorded_arguments
 from toolmason.chat.events import CallFinished, CallProgress, CallStarted
 from toolmason.chat.reply import make_cancelled_result
 from toolmason.chat.run.delegation import (
@@ -162,8 +162,7 @@ class TurnCalls:
         return complete_result(call, result, reply)
 
     def _make_effect(self, key: str, call: ToolCall, *, repeatable: bool) -> RunEffect:
-        arguments = call.arguments if isinstance(call.arguments, dict) else {"text": str(call.arguments or "")}
-        return RunEffect(self.plan.run_id, key, "tool", call.name, arguments, repeatable=repeatable)
+        return RunEffect(self.plan.run_id, key, "tool", call.name, get_recorded_arguments(call), repeatable=repeatable)
 
     def _is_barrier(self, call: ToolCall) -> bool:
         tool = self._find_tool(call.name)
