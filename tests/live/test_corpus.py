@@ -82,8 +82,11 @@ def test_nearly_all_are_strict_for_openai_and_the_rest_say_why():
 
     loose = [narrowed.reason for narrowed in found if not narrowed.strict]
 
+    contradictory = [reason for reason in loose if reason.endswith("`enum` is described but not enforced")]
+    others = [reason for reason in loose if reason not in contradictory]
     assert 1 - len(loose) / len(found) >= 0.94
-    assert [reason for reason in loose if not REASON.fullmatch(reason)] == []
+    assert len(contradictory) == 23  # their values have another type than the parameter
+    assert [reason for reason in others if not REASON.fullmatch(reason)] == []
 
 
 @pytest.mark.parametrize("provider", CHATS)

@@ -95,6 +95,37 @@ async def test_azure_has_the_deployment_in_the_address():
     assert server.requests[0][0].startswith("/openai/deployments/gpt-5/chat/completions")
 
 
+async def test_a_client_has_the_differences_of_its_host():
+    """Review D9: a deployment has any name, so the field of its limit cannot depend on it."""
+    import openai
+
+    client = openai.AsyncAzureOpenAI(api_key="k", azure_endpoint="https://r.openai.azure.com", api_version="2024-10-21")
+    made = model("openai-chat:my-dep", client=client)
+    await client.close()
+
+    assert made.service.name == "azure"
+    assert made.codec.encode(ModelRequest("hi", options={"max_tokens": 9}), "my-dep")["max_completion_tokens"] == 9
+
+
+@pytest.mark.parametrize("kind", ["openai", "openai-chat", "anthropic", "gemini"])
+async def test_headers_go_through_a_client(kind):
+    with provider(answer(ANSWERS[kind])) as server:
+        made = model(f"{kind}:m", client=client_for(kind, server.url), headers={"X-Team": "tea"})
+        await made.respond(ModelRequest("hi"))
+
+    assert {name.lower(): value for name, value in server.requests[0][1].items()}["x-team"] == "tea"
+
+
+@pytest.mark.parametrize(("kind", "counted"), [("openai", "input_tokens"), ("anthropic", "input_tokens")])
+async def test_tokens_are_counted_through_a_client(kind, counted):
+    with provider(answer({counted: 42})) as server:
+        made = model(f"{kind}:m", client=client_for(kind, server.url))
+        count = await made.count_tokens(ModelRequest("hi"))
+
+    assert count == 42
+    assert "tokens" in server.requests[0][0]
+
+
 async def test_a_beta_is_asked_for_where_the_body_needs_it():
     with provider(answer(ANSWERS["anthropic"])) as server:
         made = model("anthropic:m", client=client_for("anthropic", server.url))
