@@ -398,7 +398,7 @@ class Chat(Generic[OutputT]):
             self,
             Spending(limits, self.price, None if caller is None else caller.spending),
             self._runtime if caller is None or caller.runtime is None else caller.runtime,
-            share_budget(self._budget, context, conversation, () if caller is None else caller.budgets),
+            share_budget(self._budget, context, conversation, caller) if self._budget is not None or caller else (),
             None if options.output is None and self._answer_type is None else self._make_answer(box, options, model),
             delegated,
             on_length=self._on_length,

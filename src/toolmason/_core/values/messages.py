@@ -43,8 +43,8 @@ class Summary(Value):
     """Time in ISO 8601, in UTC."""
 
 
-@dataclass(frozen=True, slots=True)
-class Citation:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Citation(Value):
     """Source that a provider names for a part of an answer."""
 
     url: str = ""

@@ -51,9 +51,10 @@ class SharedBudget:
 
 
 def share_budget(
-    budget: Budget | None, context: ToolContext[Any] | None, conversation: str | None, outer: tuple[SharedBudget, ...]
+    budget: Budget | None, context: ToolContext[Any] | None, conversation: str | None, caller: RunPlan | None
 ) -> tuple[SharedBudget, ...]:
     """Return the budgets of a run: those of the run that called it, and that of its chat."""
+    outer = () if caller is None else caller.budgets
     if budget is None or any(each.budget is budget for each in outer):
         return outer
     return (*outer, SharedBudget(budget, context, conversation))
