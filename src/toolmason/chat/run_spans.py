@@ -15,7 +15,7 @@ from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.messages import Message
 from toolmason.chat.reply import Reply
-from toolmason.chat.run.spending import Price
+from toolmason.chat.run.spending import Prices, find_cost
 from toolmason.chat.send_options import SendOptions
 from toolmason.models.protocol import Model
 
@@ -61,7 +61,7 @@ async def trace_run(
 
 
 async def trace_turn(
-    model: Model, box: Toolbox, request: ModelRequest, price: Price | None, ask: Callable[[], Awaitable[ModelReply]]
+    model: Model, box: Toolbox, request: ModelRequest, prices: Prices | None, ask: Callable[[], Awaitable[ModelReply]]
 ) -> ModelReply:
     """Ask a model for a turn in a span, and measure its time, its tokens and its cost."""
     labels = {"gen_ai.operation.name": "chat", **_describe_model(model)}
@@ -76,7 +76,7 @@ async def trace_turn(
             raise
         finally:
             measure("gen_ai.client.operation.duration", perf_counter() - started, labels | outcome)
-        usage, cost = reply.usage, None if price is None else price.compute(reply.usage)
+        usage, cost = reply.usage, None if prices is None else find_cost(prices, reply, model.name, [])
         for kind, tokens in (
             (("input", usage.input_tokens), ("output", usage.output_tokens)) if usage.total_tokens else ()
         ):

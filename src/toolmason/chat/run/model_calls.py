@@ -25,7 +25,7 @@ def call_model(plan: RunPlan, request: ModelRequest, *, in_span: bool = False) -
         and (getattr(LOADED_MODULES[TRACE_API], PROVIDER, None) or getattr(LOADED_MODULES.get(METERS), METER, None))
     ):
         work = partial(call_model, plan, request, in_span=True)
-        return trace_turn(plan.model, plan.box, request, plan.spending.price, work)
+        return trace_turn(plan.model, plan.box, request, plan.spending.prices, work)
     if plan.budgets:
         return _call_on_budget(plan, request)
     if plan.emit is None and plan.limits.seconds is None:

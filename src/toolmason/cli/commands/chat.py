@@ -313,9 +313,7 @@ async def send_and_show(
     return reply
 
 
-async def _send(
-    chat: Chat, message: MessageInput, *, yes: bool, quiet: bool, **options: Unpack[SendKeywords]
-) -> Reply:
+async def _send(chat: Chat, message: MessageInput, *, yes: bool, quiet: bool, **options: Unpack[SendKeywords]) -> Reply:
     reply: Reply | None = None
     async for event in chat.stream(message, **options):
         if isinstance(event, Done):
