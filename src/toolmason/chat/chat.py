@@ -12,7 +12,6 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 from typing_extensions import TypeForm, Unpack
 
 from toolmason._core.call.approval import Approver
-from toolmason._core.catalog.catalog import FINAL_ANSWER
 from toolmason._core.config.config import Config
 from toolmason._core.define.context import SESSION_KEY, ContextLike, ToolContext, get_model_options, make_context
 from toolmason._core.define.decorators import SchemaToolKeywords, make_declaration
@@ -21,14 +20,22 @@ from toolmason._core.run.blocking import blocking
 from toolmason._core.run.metrics import METER, METERS
 from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API
 from toolmason._core.toolbox.exchange import ToolChoice
-from toolmason._core.toolbox.toolbox import Toolbox, get_state
+from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Parallel, Strategy
 from toolmason._core.values.results import ToolResult
 from toolmason._explain import explain_arguments
-from toolmason.chat.answers import AnswerRun, AnswerType, OutputT
+from toolmason.chat.answers import AnswerType, OutputT
 from toolmason.chat.budget import Budget
-from toolmason.chat.chat_options import ModelChoice, System, check_chat_options, drop_system, make_system
+from toolmason.chat.chat_options import (
+    ModelChoice,
+    System,
+    check_chat_options,
+    drop_system,
+    make_answer,
+    make_chat_model,
+    make_system,
+)
 from toolmason.chat.durable.effects import Runtime
 from toolmason.chat.events import Event
 from toolmason.chat.loop import Advisor, order_advisors
@@ -53,8 +60,7 @@ from toolmason.chat.search import Search, add_search
 from toolmason.chat.send_options import Decisions, PromptInput, ResumeKeywords, SendKeywords, SendOptions, to_messages
 from toolmason.chat.tools import RequestTools, check_deps, make_toolbox
 from toolmason.errors import ConfigError
-from toolmason.models.by_name import model as make_model
-from toolmason.models.protocol import Model, check_model
+from toolmason.models.protocol import Model
 
 _T = TypeVar("_T")
 _CheckT = TypeVar("_CheckT", bound=Callable[..., Any])
@@ -95,9 +101,7 @@ class Chat(Generic[OutputT]):
         compact: Compact | None = None,
     ) -> None:
         check_chat_options(locals())
-        given_model: Any = model
-        self.model: Model = make_model(given_model) if isinstance(given_model, str | list | tuple) else given_model
-        check_model(self.model)
+        self.model: Model = make_chat_model(model)
         self.box = make_toolbox(tools, approver, config)
         self.limits = get_state(self.box).policy.limits if limits is None else limits
         self.price, self._budget = price, budget
@@ -379,9 +383,8 @@ class Chat(Generic[OutputT]):
         if conversation is not None:
             context = ToolContext[Any](**{SESSION_KEY: conversation}).merge(context)
         caller = None if delegated is None else delegated.caller
-        model, model_options = self.model, self._choice.options
-        if options.model is not None or options.options is not None:
-            model, model_options = self._choice.choose(options.model, options.options)
+        is_own = options.model is None and options.options is None
+        model, model_options = self._choice.default if is_own else self._choice.choose(options.model, options.options)
         plan = RunPlan(
             model,
             box.run(limits),
@@ -399,7 +402,9 @@ class Chat(Generic[OutputT]):
             Spending(limits, self.price, None if caller is None else caller.spending),
             self._runtime if caller is None or caller.runtime is None else caller.runtime,
             share_budget(self._budget, context, conversation, caller) if self._budget is not None or caller else (),
-            None if options.output is None and self._answer_type is None else self._make_answer(box, options, model),
+            make_answer(box, self.box, self._answer_type, options, model)
+            if self._answer_type or options.output
+            else None,
             delegated,
             on_length=self._on_length,
             ticket_store=self._tickets,
@@ -415,7 +420,7 @@ class Chat(Generic[OutputT]):
         run = Run(plan, system, compactor=None if self._compact is None else Compactor(plan, self._compact))
         if saved_messages is not None or self._memory is not None:
             new_messages = await self._load_history(run, new_messages, saved_messages)
-        advisors: list[Advisor] = [*self._advisors, *([] if tool_search is None else [tool_search])]
+        advisors: Sequence[Advisor] = self._advisors if tool_search is None else [*self._advisors, tool_search]
         return PreparedRun(run, new_messages, options.tool_choice, advisors, model_options)
 
     async def _load_history(
@@ -430,14 +435,6 @@ class Chat(Generic[OutputT]):
             history, new_messages = split_new_messages(loaded, new_messages)
             run.load_history(history)
         return new_messages
-
-    def _make_answer(self, box: Toolbox, options: SendOptions, model: Model) -> AnswerRun | None:
-        answer_type = self._answer_type if options.output is None else AnswerType(options.output, self.box)
-        if answer_type is None:
-            return None
-        if FINAL_ANSWER in box:
-            raise ConfigError(f"A tool is named {FINAL_ANSWER!r}, as the tool for typed answers is. Rename yours.")
-        return AnswerRun(answer_type, model, options.attempts)
 
     def _get_limits(self, options: SendOptions) -> Limits:
         limits = self.limits if options.limits is None else options.limits

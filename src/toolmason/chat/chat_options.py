@@ -7,14 +7,17 @@ from types import NoneType
 from typing import Any, Final, TypeAlias
 
 from toolmason._core.call.call_policy import run_in_time
+from toolmason._core.catalog.catalog import FINAL_ANSWER
 from toolmason._core.define.context import ToolContext
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.toolbox.exchange import ModelRequest
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Parallel, Sequential, check_kinds, check_object
+from toolmason.chat.answers import AnswerRun, AnswerType
 from toolmason.chat.run.compaction import Compact
 from toolmason.chat.run.spending import Price
+from toolmason.chat.send_options import SendOptions
 from toolmason.errors import ConfigError
 from toolmason.models.by_name import model as make_model
 from toolmason.models.protocol import Model, check_model, check_options
@@ -76,11 +79,40 @@ def drop_system(messages: Any) -> list[Message]:
     return [message for message in messages if message.role != "system"]
 
 
+def make_answer(
+    box: Toolbox, chat_box: Toolbox, kind: AnswerType | None, options: SendOptions, model: Model
+) -> AnswerRun | None:
+    """Return the typed answer of a run, of the type of the request or of the chat; None if there is neither.
+
+    Raises:
+        ConfigError: a tool has the name of the tool for typed answers.
+    """
+    answer_type = kind if options.output is None else AnswerType(options.output, chat_box)
+    if answer_type is None:
+        return None
+    if FINAL_ANSWER in box:
+        raise ConfigError(f"A tool is named {FINAL_ANSWER!r}, as the tool for typed answers is. Rename yours.")
+    return AnswerRun(answer_type, model, options.attempts)
+
+
+def make_chat_model(given: Any) -> Model:
+    """Return the model of a chat, from a name, a list of them, or a model.
+
+    Raises:
+        ConfigError: the value is none of these.
+    """
+    model: Model = make_model(given) if isinstance(given, str | list | tuple) else given
+    check_model(model)
+    return model
+
+
 class ModelChoice:
     """Model and options of a chat, from which a request may differ."""
 
     def __init__(self, model: Model, box: Toolbox, options: Mapping[str, Any]) -> None:
-        self._model, self._box, self.options = model, box, options
+        self._box = box
+        self.default = (model, options)
+        """Model and options of a request that differs in neither."""
         self._by_name: dict[str, Model] = {}
         refuse_unsupported_native(model, box)
         check_options(model, options)
@@ -94,8 +126,8 @@ class ModelChoice:
             ConfigError: the value is not a model, or an option is not supported.
             DefinitionError: the provider does not support a tool of the chat.
         """
-        merged = self.options if options is None else merge_options(self.options, options)
-        chosen: Any = self._model if model is None else model
+        merged = self.default[1] if options is None else merge_options(self.default[1], options)
+        chosen: Any = self.default[0] if model is None else model
         if isinstance(chosen, str):
             chosen = self._by_name.setdefault(chosen, self._by_name.get(chosen) or make_model(chosen))
         check_model(chosen)

@@ -180,8 +180,7 @@ class Run:
         if reply.message.calls:
             reply = assign_call_ids(reply, self.plan.call_ids)
         self.turns, self.last = turn.number, reply
-        if reply.notes:
-            self.notes += [note for note in reply.notes if note not in self.notes]
+        self.notes += reply.notes
         prices = self.plan.spending.prices
         cost = None if prices is None else find_cost(prices, reply, self.plan.model.name, self.notes)
         self.plan.spending.add(reply.usage, cost, 1)
@@ -300,7 +299,6 @@ class Run:
         self.last = reply
         if self.finish != "limit":
             has_answer = self.plan.answer is not None and self.plan.answer.is_accepted
-            # The usual end first: each step to another module costs time in every run.
             self.finish = "stop" if has_answer or (is_own and reply.finish == "stop") else find_finish(reply)
         if self.finish == "error":
             reason = to_line(reply.finish_reason)
@@ -494,7 +492,7 @@ class Run:
             compacted=self.compacted,
             finish_reason="" if self.last is None else self.last.finish_reason,
             model="" if self.last is None else self.last.model or self.plan.model.name,
-            notes=tuple(self.notes),
+            notes=tuple(dict.fromkeys(self.notes)),
             tickets=() if self.plan.tickets is None else tuple([ticket.id for ticket in self.plan.tickets.get_open()]),
         )
         if self.finish != "limit":
