@@ -1,0 +1,87 @@
+"""Write the tokenizer and the tokenized training data.
+
+Usage: python training/make_data.py OUT [SYNTHETIC]
+
+`OUT` gets `tokenizer.json`, `train.xz` (lengths and token IDs) and `held_out.json` (the prompts of the evaluation).
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import random
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+from bfcl import BfclMaker, is_held_out, make_chat, make_definition
+from generate import Generator
+from live.corpus import questions
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from toolmason_local.prompts import END, Turn, format_prompt
+from toolmason_local.weights import find_weights
+
+SEED = 7
+MAX_TOKENS = 900
+CONTROL = 3
+"""Type of a token that has a meaning of its own, in a GGUF file."""
+
+
+def make_tokenizer(weights: Path) -> Tokenizer:
+    """Return the tokenizer that a GGUF file describes: BPE over bytes, with single digits."""
+    fields = gguf.GGUFReader(weights).fields
+    tokens = fields["tokenizer.ggml.tokens"].contents()
+    merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"].contents()]
+    tokenizer = Tokenizer(models.BPE(vocab={token: number for number, token in enumerate(tokens)}, merges=merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    kinds = fields["tokenizer.ggml.token_type"].contents()
+    special = [token for token, kind in zip(tokens, kinds, strict=True) if kind == CONTROL]
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in special])
+    return tokenizer
+
+
+def main() -> None:
+    out, count = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 200_000
+    out.mkdir(parents=True, exist_ok=True)
+    tokenizer = make_tokenizer(find_weights(None))
+    tokenizer.save(str(out / "tokenizer.json"))
+    generator, bfcl = Generator(SEED), BfclMaker(SEED)
+    examples = [generator.make_chain() if number % 16 == 0 else generator.make() for number in range(count)]
+    own = len(examples)
+    examples += bfcl.make_all(16)
+    examples += make_chat(bfcl.rng, bfcl.pool) * 4
+    random.Random(SEED).shuffle(examples)
+    print(f"{own} from templates, {len(examples) - own} from BFCL ({len(bfcl.items)} questions)")
+    prompts = [tokenizer.encode_batch([format_prompt(one.tools, one.turns) for one in part], add_special_tokens=False) for part in _parts(examples)]
+    replies = [tokenizer.encode_batch([one.reply + END for one in part], add_special_tokens=False) for part in _parts(examples)]
+    rows = [(p.ids, r.ids) for ps, rs in zip(prompts, replies, strict=True) for p, r in zip(ps, rs, strict=True)]
+    rows = [(p, r) for p, r in rows if len(p) + len(r) <= MAX_TOKENS]
+    with lzma.open(out / "train.xz", "wb", preset=4) as stream:
+        # The number of rows, the lengths of prompts and replies, and then all tokens.
+        stream.write(np.array([len(rows)], np.uint32).tobytes())
+        stream.write(np.array([(len(p), len(r)) for p, r in rows], np.uint16).tobytes())
+        for p, r in rows:
+            stream.write(np.array(p + r, np.uint16).tobytes())
+    lengths = [len(p) + len(r) for p, r in rows]
+    print(f"{len(rows)} rows, {sum(lengths) / 1e6:.1f} M tokens, mean {np.mean(lengths):.0f}, reply {np.mean([len(r) for _, r in rows]):.0f}")
+    held = [one for one in questions() if is_held_out(one) or one["kind"] == "irrelevance"]
+    json.dump(
+        [
+            {"kind": one["kind"], "calls": one["calls"], "prompt": format_prompt([make_definition(f) for f in one["function"]], [Turn("user", one["question"][0][-1]["content"])])}
+            for one in held
+        ],
+        (out / "held_out.json").open("w"),
+    )
+
+
+def _parts(examples: list, size: int = 20_000) -> list:
+    return [examples[start : start + size] for start in range(0, len(examples), size)]
+
+
+if __name__ == "__main__":
+    main()
