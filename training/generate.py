@@ -49,6 +49,13 @@ SUBJECTS = {
 }
 """Families and entities by subject."""
 SUBJECT_OF = {name: subject for subject, names in SUBJECTS.items() for name in names.split()}
+FIELDS = (
+    ("city", "city"), ("days", "int 1 30"), ("name", "person"), ("total", "num 2 900"), ("price", "num 2 900"), ("paid", "bool paid unpaid"),
+    ("number", "order"), ("date", "date"), ("email", "email"), ("quantity", "int 1 60"), ("title", "movie"), ("color", "enum red green blue"),
+    ("priority", "enum low medium high"), ("numbers", "ints"), ("sku", "sku"), ("temperature", "int -9 40"), ("currency", "currency"), ("urgent", "bool urgent normal"),
+    ("guests", "int 1 20"), ("names", "people"), ("sentiment", "enum positive negative neutral"), ("age", "int 1 90"), ("topic", "topic"), ("phone", "phone"),
+)  # fmt: skip
+"""Fields of typed answers."""
 JOINERS = {"en": (" and ", " and then ", ", also ", " and also ", "; ", ". Then "), "de": (" und ",), "fr": (" et ",), "es": (" y ",), "it": (" e ",), "pt": (" e ",), "nl": (" en ",), "cs": (" a ",)}  # fmt: skip
 
 
@@ -98,14 +105,16 @@ class Generator:
         """Return a random example."""
         rng = self.rng
         draw = rng.random()
+        if draw < 0.04:
+            return self._make_extraction()
         tools = self._make_box()
         definitions = [tool.definition for tool in tools]
-        if draw < 0.09:
+        if draw < 0.12:
             intent = rng.choices(tuple(CHAT), (2, 2, 1, 3, 5))[0]
             return Example(definitions, [Turn("user", self._vary(rng.choice(CHAT[intent].split("|"))))], intent)
-        if draw < 0.16:
+        if draw < 0.19:
             return Example(definitions, [Turn("user", self._vary(self._unrelated(tools)))], "none")
-        if draw < 0.20:
+        if draw < 0.22:
             return self._make_missing_action()
         language = "en" if rng.random() < 0.68 else rng.choice(LANGUAGES[1:])
         tool = rng.choice(tools)
@@ -113,7 +122,7 @@ class Generator:
         name = tool.definition.name
         user = Turn("user", self._vary(request.text))
         call = format_call(name, request.arguments)
-        if draw < 0.30:
+        if draw < 0.32:
             other = rng.choice(tools) if rng.random() < 0.5 else tool
             second = other.ask(language)
             if second.text == request.text:
@@ -189,6 +198,43 @@ class Generator:
         rng.shuffle(tools)
         by_kind = {tool.kind: tool for tool in tools}
         return list({tool.definition.name: tool for tool in by_kind.values()}.values())
+
+    def _make_extraction(self) -> Example:
+        """Return a typed answer: the values of its fields are in a text, or in a result as JSON."""
+        rng = self.rng
+        kinds = dict(rng.sample(FIELDS, rng.choice((1, 1, 2, 3, 3, 4))))
+        fields = {name: self.values.make(kind) for name, kind in kinds.items()}
+        answer = {name: value.json for name, value in fields.items()}
+        draw = rng.random()
+        if draw < 0.35:
+            extra = {name: self.values.make(kind).json for name, kind in rng.sample(FIELDS, 2) if name not in answer}
+            items = [*answer.items(), *extra.items()]
+            rng.shuffle(items)
+            text = json.dumps(dict(items), ensure_ascii=False)
+        elif draw < 0.5 and len(answer) == 1 and isinstance(next(iter(answer.values())), int | float | str):
+            text = str(next(iter(answer.values())))
+        else:
+            parts = [self._speak_field(name, value) for name, value in fields.items()]
+            rng.shuffle(parts)
+            text = rng.choice(("{p}", "{p}.", "It has {p}.", "I have {p}", "A record with {p}", "Here: {p}", "We agreed on {p}.")).format(p=", ".join(parts))
+        if len(answer) == 1 and rng.random() < 0.5:
+            (value,), (kind,) = answer.values(), kinds.values()
+            answer, properties = {"result": value}, {"result": self.values.schema(kind)}
+        else:
+            properties = {name: self.values.schema(kind) for name, kind in kinds.items()}
+        name = rng.choice(("answer", "final_answer", "final_result", "respond", "Result", "Record"))
+        schema = {"type": "object", "properties": properties, "required": list(properties)}
+        definition = ToolDefinition(name, rng.choice(("The answer.", "Give the final answer.", "Answer of the user's request.")), schema)
+        return Example([definition], [Turn("user", text)], format_call(name, answer))
+
+    def _speak_field(self, name: str, value: Value) -> str:
+        spoken = name.replace("_", " ")
+        if isinstance(value.json, bool):
+            return spoken if value.json else f"not {spoken}"
+        if isinstance(value.json, int | float):
+            return self.rng.choice((f"{value.spoken} {spoken}", f"a {spoken} of {value.spoken}", f"{spoken} {value.spoken}"))
+        quoted = f'"{value.spoken}"' if self.rng.random() < 0.5 else value.spoken
+        return self.rng.choice((f"{spoken} {quoted}", f"the {spoken} is {quoted}", quoted))
 
     def _make_missing_action(self) -> Example:
         """Return a request for an action that the tools about a record do not have."""

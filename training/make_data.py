@@ -46,7 +46,7 @@ def make_tokenizer(weights: Path) -> Tokenizer:
 
 
 def main() -> None:
-    out, count = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 200_000
+    out, count = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 300_000
     out.mkdir(parents=True, exist_ok=True)
     tokenizer = make_tokenizer(find_weights(None))
     tokenizer.save(str(out / "tokenizer.json"))
@@ -61,7 +61,7 @@ def main() -> None:
     replies = [tokenizer.encode_batch([one.reply + END for one in part], add_special_tokens=False) for part in _parts(examples)]
     rows = [(p.ids, r.ids) for ps, rs in zip(prompts, replies, strict=True) for p, r in zip(ps, rs, strict=True)]
     rows = [(p, r) for p, r in rows if len(p) + len(r) <= MAX_TOKENS]
-    with lzma.open(out / "train.xz", "wb", preset=4) as stream:
+    with lzma.open(out / "train.xz", "wb", preset=2) as stream:
         # The number of rows, the lengths of prompts and replies, and then all tokens.
         stream.write(np.array([len(rows)], np.uint32).tobytes())
         stream.write(np.array([(len(p), len(r)) for p, r in rows], np.uint16).tobytes())

@@ -1,4 +1,4 @@
-"""Text generators for tests of the local model's steps: their texts and scores are set beforehand."""
+"""Text generators for tests of the local model's steps: their texts are set beforehand."""
 
 import json
 
@@ -7,11 +7,11 @@ from toolmason_local.writer import Completion
 
 
 class ScriptedGenerator:
-    """Returns the given texts, in order; `likely` scores a text after a prompt."""
+    """Returns the given texts, in order."""
 
-    def __init__(self, *texts, likely=None, whole=True):
-        self.texts, self.likely, self.whole = list(texts), likely or (lambda prompt, text: 0.0), whole
-        self.prompts, self.limits, self.scored = [], [], []
+    def __init__(self, *texts):
+        self.texts = list(texts)
+        self.prompts, self.limits = [], []
 
     def generate(self, prompt, limits, on_text=None):
         self.prompts.append(prompt)
@@ -19,18 +19,4 @@ class ScriptedGenerator:
         if not self.texts:
             raise ModelError("local", "nothing left to write")
         text = self.texts.pop(0)
-        return Completion(text if isinstance(text, str) else json.dumps(text), self.whole)
-
-    def score_text(self, prompt, text):
-        self.scored.append(prompt)
-        return self.likely(prompt, text)
-
-
-class BrokenGenerator:
-    """Raises an error for every request."""
-
-    def generate(self, prompt, limits, on_text=None):
-        raise ModelError("local", "it is broken")
-
-    def score_text(self, prompt, text):
-        raise ModelError("local", "it is broken")
+        return Completion(text if isinstance(text, str) else json.dumps(text))

@@ -16,34 +16,31 @@ from typing import Any, Final
 
 from toolmason.errors import ModelError, clip, safe_str
 from toolmason.models import Usage
-from toolmason_local.grammars import format_literal
 from toolmason_local.writer import Completion, GenerationLimits
 
 CONTEXT_TOKENS: Final = 4096
 """Maximum tokens of a prompt and its completion together."""
-_MAX_SCORED_WORDS: Final = 25
-"""Maximum words that are scored; each token takes about 20 ms on one core."""
 
 
 class GenerationStopped(Exception):
     """The caller cancelled the generation."""
 
 
-def get_engine(path: Path) -> LlamaEngine:
-    """Return the engine of a file; it is shared within the process."""
-    return _make_engine(path, os.getpid())  # threads do not survive a fork
+def get_engine(path: Path, adapter: Path | None = None) -> LlamaEngine:
+    """Return the engine of a file and its adapter; it is shared within the process."""
+    return _make_engine(path, adapter, os.getpid())  # threads do not survive a fork
 
 
 @lru_cache(maxsize=2)
-def _make_engine(path: Path, _: int) -> LlamaEngine:
-    return LlamaEngine(path)
+def _make_engine(path: Path, adapter: Path | None, _: int) -> LlamaEngine:
+    return LlamaEngine(path, adapter)
 
 
 class LlamaEngine:
     """Loaded model file, and the one thread that uses it."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, adapter: Path | None = None) -> None:
+        self.path, self.adapter = path, adapter
         self.thread = ThreadPoolExecutor(1, "toolmason-local")
         """Executor of all calls into llama.cpp; requests queue here without blocking other threads."""
         self._servers: tuple[Any, ...] = ()
@@ -61,11 +58,11 @@ class LlamaEngine:
             ModelError: the file could not be loaded.
         """
         if not self._servers:
-            self._servers = (_start_server(self.path),)
-        return LlamaSession(self._servers[0], is_cancelled)
+            self._servers = (_start_server(self.path, self.adapter),)
+        return LlamaSession(self._servers[0], is_cancelled, has_adapter=self.adapter is not None)
 
 
-def _start_server(path: Path) -> Any:
+def _start_server(path: Path, adapter: Path | None) -> Any:
     try:
         llama = import_module("xllamacpp")
     except ImportError as missing:
@@ -80,6 +77,10 @@ def _start_server(path: Path) -> Any:
     settings.verbosity = -1
     # The library always opens a port on the loopback interface; a random key protects it.
     settings.api_keys = [secrets.token_urlsafe()]
+    if adapter is not None:
+        info = llama.CommonAdapterLoraInfo()
+        info.path, info.scale = str(adapter), 1.0
+        settings.lora_adapters = [info]
     settings.ui = False
     settings.endpoint_slots = False
     try:
@@ -91,8 +92,10 @@ def _start_server(path: Path) -> Any:
 class LlamaSession:
     """Text generator for one request to llama.cpp."""
 
-    def __init__(self, server: Any, is_cancelled: Callable[[], bool]) -> None:
+    def __init__(self, server: Any, is_cancelled: Callable[[], bool], *, has_adapter: bool = False) -> None:
         self._server, self._is_cancelled = server, is_cancelled
+        self.has_adapter = has_adapter
+        """True if the model was taught to call tools."""
         self.usage = Usage()
 
     def generate(
@@ -127,29 +130,12 @@ class LlamaSession:
         body |= {"json_schema": dict(limits.schema)} if limits.schema is not None else {}
         if limits.grammar is None and limits.schema is None:
             body |= {"repeat_penalty": 1.1}
+            # Free text is the base model's: the adapter knows calls and answers only.
+            body |= {"lora": [{"id": 0, "scale": 0.0}]} if self.has_adapter else {}
         self._request(body, on_chunk)
         if errors:
             raise _make_error(errors[0])
         return Completion("".join(pieces), finish_reasons[-1:] == ["stop"])
-
-    def score_text(self, prompt: str, text: str) -> float:
-        """Return the mean log-probability of the first words of the text after a prompt.
-
-        llama.cpp reports probabilities only for tokens that it generates, so a grammar forces it to generate the text.
-
-        Raises:
-            ModelError: llama.cpp failed.
-            GenerationStopped: the caller has cancelled.
-        """
-        words = " " + " ".join(text.split()[:_MAX_SCORED_WORDS])[:400]
-        body = {"prompt": prompt, "grammar": f"root ::= {format_literal(words)}", "max_tokens": 160, "temperature": 0.0}
-        answer = self._request({**body, "logprobs": 1}, None)
-        tokens = (_get_choice(answer).get("logprobs") or {}).get("content") or []
-        logprobs = [float(token["logprob"]) for token in tokens if token.get("bytes")]
-        self._add_usage(answer)
-        if not logprobs:
-            raise ModelError("local", "llama.cpp returned no probabilities")
-        return sum(logprobs) / len(logprobs)
 
     def _request(self, body: dict[str, Any], on_chunk: Callable[[Any], bool] | None) -> Any:
         if self._is_cancelled():

@@ -1,4 +1,4 @@
-"""Model that runs one turn locally: choose a tool and fill in its arguments, summarize results, or generate text.
+"""Model that runs one turn locally: call tools, answer with their results, or generate text.
 
 A turn runs in a thread of its own and stops when the caller cancels.
 """
@@ -16,15 +16,16 @@ from typing import Any, Final
 from pydantic_core import to_json
 from typing_extensions import override
 
-from toolmason import Message, ToolCall, ToolDefinition
+from toolmason import Message, ToolCall, ToolDefinition, ToolResult
 from toolmason.errors import ConfigError
 from toolmason.models import Finished, ModelEvent, ModelReply, ModelRequest, TextDelta, iter_reply_events
-from toolmason_local.choose_tool import choose_tool, filter_allowed
 from toolmason_local.engine import LlamaSession, get_engine
-from toolmason_local.fill_arguments import fill_arguments
+from toolmason_local.prompts import Turn, format_call
+from toolmason_local.reply import Reply, decide_reply, filter_allowed
 from toolmason_local.smallest_values import is_valid
-from toolmason_local.summarize import get_last_calls, summarize_results
-from toolmason_local.weights import find_weights
+from toolmason_local.answers import choose_answer, describe_intent, summarize_results
+from toolmason_local.history import count_calls, get_arguments, get_last_calls, make_turns
+from toolmason_local.weights import find_adapter, find_weights
 from toolmason_local.writer import GenerationLimits, escape_special_tokens
 
 _SYSTEM: Final = "You are a small, friendly assistant. Answer in one or two short sentences."
@@ -33,8 +34,11 @@ _FIND_TOOLS: Final = "find_tools"
 """Name of the tool with which a chat offers to search its other tools."""
 _MAX_TALK_CHARS: Final = 1600
 """Maximum characters of a conversation in a prompt; every 500 take about a second to process."""
-_MAX_FOLLOW_UP_WORDS: Final = 8
-"""Maximum words of a follow-up that may refer to the last tool called, such as "And in Brno?"."""
+_MAX_PLEASANTRY_WORDS: Final = 4
+_MAX_SENTENCES: Final = 3
+"""Maximum results that each get a sentence; of more, the results are shown as they are."""
+_MAX_CHAINED_CALLS: Final = 4
+"""Maximum calls after one message of the user, in steps that each need the result before."""
 
 OnText = Callable[[str], None]
 
@@ -46,6 +50,7 @@ class LocalModel:
         if find_spec("xllamacpp") is None:
             raise ImportError("The local model needs llama.cpp: pip install xllamacpp")
         self.path = find_weights(path)
+        self.adapter = find_adapter(self.path)
         self.name = f"local:{path}" if path else "local"
         self._ids = itertools.count(1)
 
@@ -85,7 +90,7 @@ class LocalModel:
             _ = done.cancelled() or done.exception()
             queue.put_nowait(None)
 
-        engine = get_engine(self.path)
+        engine = get_engine(self.path, self.adapter)
         future = loop.run_in_executor(
             engine.thread, lambda: self._run_turn(request, engine.start_session(cancelled.is_set), emit_text)
         )
@@ -106,27 +111,47 @@ class LocalModel:
         searched = bool(last.results) and all(result.name == _FIND_TOOLS for result in last.results)
         if request.answer is not None and last.results and not searched:
             return _make_answer(request, writer, on_text)
-        if last.results and not searched:
-            return _make_text_reply(summarize_results(last.results, get_last_calls(request.messages)), writer, on_text)
-        text = last.text if last.role == "user" else _get_last_user_text(request.messages)
         tools = filter_allowed(request.tools, request.tool_choice)
-        required = request.tool_choice is not None and request.tool_choice.mode == "required"
+        if not tools and not last.results:
+            return _generate_reply(request, writer, on_text)
+        if last.results and not searched:
+            return self._answer_results(request, tools, writer, on_text)
+        turns = make_turns(request.messages)
+        text = _get_last_user_text(request.messages)
         search_tool = next(
             (tool for tool in tools if tool.name == _FIND_TOOLS and is_valid({"query": text}, tool.input_schema)), None
         )
         useful = [tool for tool in tools if tool is not search_tool]
-        tool = _choose_tool(writer, text, useful, request.messages, required=required) or (
-            None if searched else search_tool
-        )
-        if request.answer is not None and (tool is None or tool.name == request.answer.definition.name):
+        required = request.tool_choice is not None and request.tool_choice.mode == "required"
+        reply = _decide_first(writer, useful, turns, required=required)
+        if not reply.calls and search_tool is not None and not searched and reply.intent == "none":
+            reply = Reply(((search_tool.name, {"query": text}),))
+        if request.answer is not None and (
+            not reply.calls or reply.calls[0][0] == request.answer.definition.name
+        ):
             return _make_answer(request, writer, on_text)
-        if tool is None:
-            return _generate_reply(request, writer, on_text)
-        arguments: Any = {"query": text} if tool is search_tool else fill_arguments(writer, tool, text)
-        if arguments is None:
-            return _make_text_reply(f"I found no valid arguments for {tool.name}.", writer, on_text)
-        call = ToolCall(f"local_{next(self._ids)}", tool.name, arguments)
-        return ModelReply(Message("assistant", (), [call]), finish="calls", usage=writer.usage)
+        if not reply.calls:
+            return _make_text_reply(describe_intent(reply.intent or "none", useful), writer, on_text)
+        return self._make_calls(reply, writer)
+
+    def _answer_results(
+        self, request: ModelRequest, tools: Sequence[ToolDefinition], writer: LlamaSession, on_text: OnText
+    ) -> ModelReply:
+        """Return an answer with the results of the last calls, or the next call that the user's request needs."""
+        results, calls = request.messages[-1].results, get_last_calls(request.messages)
+        text = _get_last_user_text(request.messages)
+        if len(results) == 1 and results[0].error is None and tools and count_calls(request.messages) < _MAX_CHAINED_CALLS:
+            reply = decide_reply(writer, tools, make_turns(request.messages, 0))
+            made = {(call.name, to_json(get_arguments(call))) for message in request.messages for call in message.calls}
+            # A small model may repeat a call for ever.
+            if reply.calls and all((name, to_json(values)) not in made for name, values in reply.calls):
+                return self._make_calls(reply, writer)
+        sentences = [_describe_result(writer, tools, text, result, calls) for result in results]
+        return _make_text_reply("\n".join(sentences), writer, on_text)
+
+    def _make_calls(self, reply: Reply, writer: LlamaSession) -> ModelReply:
+        calls = [ToolCall(f"local_{next(self._ids)}", name, arguments) for name, arguments in reply.calls]
+        return ModelReply(Message("assistant", (), calls), finish="calls", usage=writer.usage)
 
     @override
     def __repr__(self) -> str:
@@ -137,15 +162,30 @@ def _get_last_user_text(messages: Sequence[Message]) -> str:
     return next((message.text for message in reversed(messages) if message.role == "user"), "")
 
 
-def _choose_tool(
-    writer: LlamaSession, text: str, tools: Sequence[ToolDefinition], messages: Sequence[Message], *, required: bool
-) -> ToolDefinition | None:
-    tool = choose_tool(writer, text, tools, required=required)
-    last_calls = get_last_calls(messages)
-    if tool is None and last_calls and text.casefold().startswith(("and ", "what about", "how about")):
-        is_short = len(text.split()) <= _MAX_FOLLOW_UP_WORDS
-        tool = next((candidate for candidate in tools if is_short and candidate.name == last_calls[-1].name), None)
-    return tool
+def _decide_first(
+    writer: LlamaSession, tools: Sequence[ToolDefinition], turns: Sequence[Turn], *, required: bool
+) -> Reply:
+    """Return the reply to a request."""
+    if not tools:
+        return Reply(intent="none")
+    if not required and len(turns) > 1 and len(turns[-1].text.split()) <= _MAX_PLEASANTRY_WORDS:
+        # Thanks or a greeting are recognized without the conversation before them.
+        alone = decide_reply(writer, tools, turns[-1:])
+        if alone.intent not in (None, "none"):
+            return alone
+    return decide_reply(writer, tools, turns, must="call" if required else None)
+
+
+def _describe_result(
+    writer: LlamaSession, tools: Sequence[ToolDefinition], request: str, result: ToolResult, calls: Sequence[ToolCall]
+) -> str:
+    call = next((call for call in calls if call.id == result.call_id), None)
+    used = [tool for tool in tools if tool.name == result.name]
+    if result.error is not None or call is None or not used or len(calls) > _MAX_SENTENCES:
+        return summarize_results([result])
+    line = Turn("assistant", format_call(call.name, get_arguments(call)))
+    reply = decide_reply(writer, used, [Turn("user", request), line, Turn("tool", result.text)], must="say")
+    return choose_answer(reply.text, result, calls, request)
 
 
 def _make_text_reply(text: str, writer: LlamaSession, on_text: OnText) -> ModelReply:
@@ -159,8 +199,8 @@ def _make_answer(request: ModelRequest, writer: LlamaSession, on_text: OnText) -
     results = request.messages[-1].results if request.messages else ()
     # Not from both: a number of the request beside the name of a field would win over the result.
     text = "\n".join(result.text for result in results) or _get_last_user_text(request.messages)
-    arguments = fill_arguments(writer, request.answer.definition, text)
-    return _make_text_reply("" if arguments is None else to_json(arguments).decode(), writer, on_text)
+    reply = decide_reply(writer, [request.answer.definition], [Turn("user", text)], must="call")
+    return _make_text_reply(to_json(reply.calls[0][1]).decode() if reply.calls else "", writer, on_text)
 
 
 def _generate_reply(request: ModelRequest, writer: LlamaSession, on_text: OnText) -> ModelReply:

@@ -37,6 +37,12 @@ def find_weights(path: str | None) -> Path:
     raise ImportError(f"The local model's file is not installed: {INSTALL}")
 
 
+def find_adapter(weights: Path) -> Path | None:
+    """Return the adapter that teaches a model to call tools, or None if there is none for this file."""
+    adapter = Path(__file__).parent / "adapters" / f"{weights.stem}.gguf"
+    return adapter if adapter.is_file() else None
+
+
 def _check_file(file: Path) -> Path:
     try:
         with file.open("rb") as stream:

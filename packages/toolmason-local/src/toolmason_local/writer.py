@@ -26,7 +26,7 @@ class GenerationLimits:
 
 
 class TextGenerator(Protocol):
-    """Small language model that completes a prompt and scores the likelihood of text."""
+    """Small language model that completes a prompt."""
 
     def generate(
         self, prompt: str, limits: GenerationLimits, on_text: Callable[[str], None] | None = None
@@ -35,14 +35,6 @@ class TextGenerator(Protocol):
 
         Raises:
             ModelError: generation failed.
-        """
-        ...
-
-    def score_text(self, prompt: str, text: str) -> float:
-        """Return the mean log-probability of the tokens of the text after a prompt.
-
-        Raises:
-            ModelError: scoring failed.
         """
         ...
 

@@ -1,0 +1,97 @@
+"""Write the answers of the local model: sentences about results, and fixed texts for intents.
+
+The adapter writes the sentence about a result. It is used only if every number, name and code in it occurs in the
+result, the arguments or the request; otherwise the result itself is the answer, so that nothing is invented.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from toolmason import ToolCall, ToolDefinition, ToolResult
+from toolmason_local.history import get_arguments
+from toolmason_local.prompts import Intent
+
+_MAX_SENTENCE_CHARS: Final = 400
+"""Maximum characters of a result that is put into a sentence; a longer one is shown as it is."""
+_MAX_LISTED_TOOLS: Final = 8
+_NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
+_NAME: Final = re.compile(r"\w*[A-Z0-9_]\w*(?:[-.:/]\w+)*")
+_TEXTS: Final[dict[str, str]] = {
+    "hello": "Hello! Ask for something that my tools can do, or say help.",
+    "thanks": "You're welcome.",
+    "bye": "Goodbye.",
+}
+
+
+def describe_intent(intent: Intent, tools: Sequence[ToolDefinition]) -> str:
+    """Return the answer to a message that needs no call."""
+    if intent in _TEXTS:
+        return _TEXTS[intent]
+    listed = [_describe_tool(tool) for tool in tools[:_MAX_LISTED_TOOLS]]
+    if len(tools) > _MAX_LISTED_TOOLS:
+        listed.append(f"and {len(tools) - _MAX_LISTED_TOOLS} more")
+    known = f"I can: {'; '.join(listed)}." if listed else "I have no tools."
+    return known if intent == "help" else f"None of my tools fits. {known}"
+
+
+def choose_answer(sentence: str, result: ToolResult, calls: Sequence[ToolCall], request: str) -> str:
+    """Return the sentence that the model wrote about a result, or one with the result if it says anything else."""
+    call = next((call for call in calls if call.id == result.call_id), None)
+    sources = [result.text, request, *_list_values(get_arguments(call))]
+    if not sentence or len(result.text) > _MAX_SENTENCE_CHARS or not is_supported(sentence, sources):
+        return summarize_results([result])
+    return sentence
+
+
+def is_supported(sentence: str, sources: Sequence[str]) -> bool:
+    """Return True if the numbers, names and codes of a sentence occur in the sources."""
+    text = " ".join(sources)
+    folded = text.casefold()
+    numbers = {_to_number(found) for found in _NUMBER.findall(text)}
+    items = len(re.findall(r"[,\n]", text)) + 1
+    for found in _NUMBER.findall(sentence):
+        number = _to_number(found)
+        # A small number may be the count of the items in a list.
+        if number not in numbers and not (number.is_integer() and number <= items):
+            return False
+    words = sentence.split(" ", 1)[1] if " " in sentence else ""
+    return all(name.casefold() in folded for name in _NAME.findall(words) if not _NUMBER.fullmatch(name))
+
+
+def summarize_results(results: Sequence[ToolResult]) -> str:
+    """Return an answer that shows the results as they are."""
+    return "\n".join(_format_result(result) for result in results)
+
+
+def _format_result(result: ToolResult) -> str:
+    name = result.name.replace("_", " ")
+    if result.error is not None:
+        return f"{name} failed: {result.error.message}"
+    text = result.text.strip()
+    if not text or text in ("null", "Success"):
+        return f"{name}: done."
+    return f"{name}: {text}" if "\n" not in text else f"{name}:\n{text}"
+
+
+def _describe_tool(tool: ToolDefinition) -> str:
+    about = tool.description.strip().split("\n", 1)[0].rstrip(".")
+    return f"{about[:1].lower()}{about[1:]}" if about else tool.name.replace("_", " ")
+
+
+def _list_values(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [text for one in value.values() for text in _list_values(one)]
+    if isinstance(value, list):
+        return [text for one in value for text in _list_values(one)]
+    return [str(value)]
+
+
+def _to_number(text: str) -> float:
+    plain = text.replace(",", "")
+    try:
+        return float(plain)
+    except ValueError:
+        return float("nan")  # such as 1.2.3: equal to no number

@@ -1,0 +1,118 @@
+"""How the local model turns lines into calls; the lines are set beforehand."""
+
+import pytest
+from models.writers import ScriptedGenerator
+
+from toolmason import ToolDefinition
+from toolmason.errors import ModelError
+from toolmason.models import ToolChoice
+from toolmason_local.prompts import Turn
+from toolmason_local.reply import MAX_CALLS, MAX_TOOLS, Reply, decide_reply, filter_allowed
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = ToolDefinition("get_weather", "Current weather in a city.", CITY)
+LIST = ToolDefinition("list_todos", "Show the list.", {"type": "object", "properties": {}})
+
+
+def ask(text):
+    return [Turn("user", text)]
+
+
+def test_a_line_with_a_name_becomes_a_call_with_arguments():
+    writer = ScriptedGenerator("call get_weather", {"city": "Brno"}, "")
+
+    reply = decide_reply(writer, [WEATHER, LIST], ask("weather in Brno"))
+
+    assert reply == Reply((("get_weather", {"city": "Brno"}),))
+    assert writer.limits[0].grammar.startswith('root ::= "call " ("get_weather" | "list_todos") | "none"')
+    assert writer.limits[1].schema["properties"] == {"city": {"type": "string", "maxLength": 80}}
+    assert writer.prompts[1].endswith("<|im_start|>assistant\ncall get_weather ")
+
+
+def test_a_tool_without_parameters_needs_no_arguments():
+    writer = ScriptedGenerator("call list_todos", "")
+
+    assert decide_reply(writer, [LIST], ask("my list")).calls == (("list_todos", {}),)
+
+
+def test_several_lines_are_several_calls_up_to_a_limit():
+    lines = [text for number in range(9) for text in ("\ncall get_weather", {"city": f"City {number}"})]
+    lines[0] = "call get_weather"
+
+    reply = decide_reply(ScriptedGenerator(*lines), [WEATHER], ask("weather everywhere"))
+
+    assert [arguments["city"] for _, arguments in reply.calls] == [f"City {number}" for number in range(MAX_CALLS)]
+
+
+def test_a_repeated_call_ends_the_reply():
+    writer = ScriptedGenerator("call get_weather", {"city": "Oslo"}, "\ncall get_weather", {"city": "Oslo"})
+
+    assert decide_reply(writer, [WEATHER], ask("weather in Oslo")).calls == (("get_weather", {"city": "Oslo"}),)
+
+
+@pytest.mark.parametrize("intent", ["none", "help", "hello", "thanks", "bye"])
+def test_an_intent_is_not_a_call(intent):
+    assert decide_reply(ScriptedGenerator(intent), [WEATHER], ask("?")) == Reply(intent=intent)
+
+
+def test_after_a_result_the_model_writes_a_sentence():
+    turns = [*ask("weather in Brno"), Turn("assistant", 'call get_weather {"city": "Brno"}'), Turn("tool", "21 C")]
+    writer = ScriptedGenerator("say It is 21 C in Brno.")
+
+    assert decide_reply(writer, [WEATHER], turns).text == "It is 21 C in Brno."
+    assert '"say " [^\\n]+' in writer.limits[0].grammar
+    assert "<|im_start|>tool\n21 C<|im_end|>" in writer.prompts[0]
+
+
+def test_a_required_call_leaves_no_other_way():
+    writer = ScriptedGenerator("call list_todos", "")
+
+    decide_reply(writer, [LIST], ask("hi"), must="call")
+
+    assert writer.limits[0].grammar == 'root ::= "call " ("list_todos")'
+
+
+@pytest.mark.parametrize(
+    ("written", "arguments"),
+    [
+        pytest.param('{"city": "Brn', {"city": "x"}, id="cut"),
+        pytest.param("[1]", {"city": "x"}, id="not an object"),
+        pytest.param('{"city": "Brno", "extra": 1}', {"city": "Brno"}, id="only the required ones are valid"),
+    ],
+)
+def test_arguments_that_do_not_match_are_replaced(written, arguments):
+    schema = {**CITY, "additionalProperties": False, "properties": {"city": {"type": "string", "minLength": 1}}}
+    tool = ToolDefinition("get_weather", "Weather.", schema)
+
+    reply = decide_reply(ScriptedGenerator("call get_weather", written, ""), [tool], ask("weather in Brno"))
+
+    assert reply.calls[0][1].keys() == arguments.keys()
+    assert len(reply.calls[0][1]["city"]) >= 1
+
+
+def test_no_call_is_made_if_no_arguments_are_valid():
+    tool = ToolDefinition("paint", "Paint.", {"type": "object", "properties": {"x": False}, "required": ["x"]})
+
+    assert decide_reply(ScriptedGenerator("call paint", '{"x": 1}'), [tool], ask("paint")).calls == ()
+
+
+def test_of_many_tools_the_most_similar_are_offered_in_their_order():
+    others = [ToolDefinition(f"tool_{number}", f"Thing {number}.", CITY) for number in range(30)]
+    writer = ScriptedGenerator("none")
+
+    decide_reply(writer, [*others, WEATHER], ask("What is the weather in Brno?"))
+
+    offered = [line.partition("(")[0] for line in writer.prompts[0].splitlines() if "(" in line]
+    assert len(offered) == MAX_TOOLS
+    assert offered[-1] == "get_weather"
+
+
+def test_a_failure_of_llama_is_an_error():
+    with pytest.raises(ModelError):
+        decide_reply(ScriptedGenerator(), [WEATHER], ask("x"))
+
+
+def test_a_tool_choice_filters_the_tools():
+    assert filter_allowed([WEATHER, LIST], None) == [WEATHER, LIST]
+    assert filter_allowed([WEATHER, LIST], ToolChoice("none")) == []
+    assert filter_allowed([WEATHER, LIST], ToolChoice("required", ("list_todos",))) == [LIST]
