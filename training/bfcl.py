@@ -24,7 +24,16 @@ from values import ValueMaker  # noqa: E402 - as above
 from toolmason import ToolDefinition  # noqa: E402 - as above
 from toolmason_local.prompts import Turn, format_call  # noqa: E402 - as above
 
-USED = ("simple_python", "multiple", "parallel", "parallel_multiple", "live_simple", "live_multiple", "live_parallel", "live_parallel_multiple")
+USED = (
+    "simple_python",
+    "multiple",
+    "parallel",
+    "parallel_multiple",
+    "live_simple",
+    "live_multiple",
+    "live_parallel",
+    "live_parallel_multiple",
+)
 HALVED = ("simple_python", "multiple")
 NUMBER = re.compile(r"(?<![\w.,-])\d+(?:\.\d+)?(?![\w,]|\.\d)")
 MAX_CHARS = 3000
@@ -39,7 +48,9 @@ def is_held_out(question: dict[str, Any]) -> bool:
 
 def make_definition(function: dict[str, Any]) -> ToolDefinition:
     """Return a function of the corpus as a definition."""
-    return ToolDefinition(function["name"], function["description"], {"type": "object", **normal(function["parameters"])})
+    return ToolDefinition(
+        function["name"], function["description"], {"type": "object", **normal(function["parameters"])}
+    )
 
 
 def read_items() -> list[tuple[list[ToolDefinition], str, list[tuple[str, dict[str, Any]]]]]:
@@ -74,7 +85,9 @@ def read_executable() -> list[tuple[list[ToolDefinition], str, list[tuple[str, d
     items = []
     with zipfile.ZipFile(wheel) as archive:
         for kind in ("exec_simple", "exec_multiple", "exec_parallel", "exec_parallel_multiple"):
-            truths = {one["id"]: one["ground_truth"] for one in lines(archive, f"{base}/possible_answer/BFCL_v4_{kind}.json")}
+            truths = {
+                one["id"]: one["ground_truth"] for one in lines(archive, f"{base}/possible_answer/BFCL_v4_{kind}.json")
+            }
             for question in lines(archive, f"{base}/question/BFCL_v4_{kind}.json"):
                 tools = [make_definition(function) for function in question["function"]]
                 calls = [_parse_call(text) for text in truths.get(question["id"], ())]
@@ -183,7 +196,9 @@ class BfclMaker:
                 part.pop("description", None)
         return ToolDefinition(name, tool.description, schema)
 
-    def _change(self, text: str, calls: list[tuple[str, dict[str, Any]]]) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
+    def _change(
+        self, text: str, calls: list[tuple[str, dict[str, Any]]]
+    ) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
         """Replace numbers and cities that occur once in the text and in the arguments."""
         encoded = json.dumps(calls, ensure_ascii=False)
         for number in set(NUMBER.findall(text)):
@@ -196,7 +211,10 @@ class BfclMaker:
             new = self._similar(number)
             text = re.sub(rf"(?<![\w.,-]){re.escape(number)}(?![\w,]|\.\d)", new, text, count=1)
             encoded = pattern.sub(new, encoded, count=1)
-        for city in re.findall(r"\b(?:New York|San Francisco|Los Angeles|London|Paris|Tokyo|Berlin|Boston|Chicago|Seattle|Madrid|Rome|Miami|Sydney)\b", text):
+        for city in re.findall(
+            r"\b(?:New York|San Francisco|Los Angeles|London|Paris|Tokyo|Berlin|Boston|Chicago|Seattle|Madrid|Rome|Miami|Sydney)\b",
+            text,
+        ):
             if text.count(city) == 1 and encoded.count(city) == 1 and self.rng.random() < 0.6:
                 new = self.values.make("city").spoken
                 if new not in text:

@@ -135,7 +135,13 @@ def read_entities() -> list[Entity]:
                 plural,
                 id_kind,
                 tuple((name.strip(), kind) for name, _, kind in (text.partition("=") for text in fields.split(";"))),
-                dict(zip(("de", "fr", "es", "it", "pt", "nl", "cs"), (one.strip() for one in plurals.split(",")), strict=True)),
+                dict(
+                    zip(
+                        ("de", "fr", "es", "it", "pt", "nl", "cs"),
+                        (one.strip() for one in plurals.split(",")),
+                        strict=True,
+                    )
+                ),
                 tuple(one.strip() for one in samples.split(",")),
             )
         )

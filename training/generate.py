@@ -111,7 +111,10 @@ class Generator:
         definitions = [tool.definition for tool in tools]
         if draw < 0.12:
             intent = rng.choices(tuple(CHAT), (2, 2, 1, 3, 5))[0]
-            return Example(definitions, [Turn("user", self._vary(rng.choice(CHAT[intent].split("|"))))], intent)
+            before = self._make_exchange(rng.choice(tools)) if rng.random() < 0.3 else []
+            return Example(
+                definitions, [*before, Turn("user", self._vary(rng.choice(CHAT[intent].split("|"))))], intent
+            )
         if draw < 0.19:
             return Example(definitions, [Turn("user", self._vary(self._unrelated(tools)))], "none")
         if draw < 0.22:
@@ -131,17 +134,38 @@ class Generator:
             both = Turn("user", self._vary(request.text.rstrip("?.! ") + joiner + second.text))
             return Example(definitions, [both], f"{call}\n{format_call(other.definition.name, second.arguments)}")
         if draw < 0.45 and request.result is not None and request.answer is not None:
-            turns = [user, Turn("assistant", call), Turn("tool", request.result)]
+            before = self._make_exchange(rng.choice(tools)) if rng.random() < 0.2 else []
+            turns = [*before, user, Turn("assistant", call), Turn("tool", request.result)]
             return Example(definitions, turns, f"{SAY}{request.answer}")
         if draw < 0.60:
-            turns = [user, Turn("assistant", call), Turn("tool", request.result or "ok"), Turn("assistant", request.answer or "Done.")]
+            turns = [
+                user,
+                Turn("assistant", call),
+                Turn("tool", request.result or "ok"),
+                Turn("assistant", request.answer or "Done."),
+            ]
             if request.follow_up is not None and rng.random() < 0.6:
                 text, arguments = request.follow_up
                 return Example(definitions, [*turns, Turn("user", self._vary(text))], format_call(name, arguments))
             other = rng.choice(tools)
             second = other.ask(language)
-            return Example(definitions, [*turns, Turn("user", self._vary(second.text))], format_call(other.definition.name, second.arguments))
+            return Example(
+                definitions,
+                [*turns, Turn("user", self._vary(second.text))],
+                format_call(other.definition.name, second.arguments),
+            )
         return Example(definitions, [user], call)
+
+    def _make_exchange(self, tool: Tool) -> list[Turn]:
+        """Return a request with its call, result and answer."""
+        request = tool.ask("en")
+        call = Turn("assistant", format_call(tool.definition.name, request.arguments))
+        return [
+            Turn("user", request.text),
+            call,
+            Turn("tool", request.result or "ok"),
+            Turn("assistant", request.answer or "Done."),
+        ]
 
     def make_chain(self) -> Example:
         """Return an example in which the second call needs the result of the first."""
@@ -162,7 +186,11 @@ class Generator:
         result = json.dumps(items, ensure_ascii=False)
         argument = next(iter(second.definition.input_schema["properties"]))
         call = format_call(second.definition.name, {argument: ids[number]})
-        verb = rng.choice(("delete", "remove")) if second_action == "delete" else rng.choice(("show me", "open", "give me the details of"))
+        verb = (
+            rng.choice(("delete", "remove"))
+            if second_action == "delete"
+            else rng.choice(("show me", "open", "give me the details of"))
+        )
         if "search" in first.definition.name or first.definition.input_schema["properties"]:
             first_arguments = {next(iter(first.definition.input_schema["properties"])): samples[number]}
             text = f"{verb} the {entity.singular} {samples[number]}"
@@ -177,8 +205,18 @@ class Generator:
             return Example(tools, [asked, first_call, Turn("tool", result)], call)
         listed = Turn("assistant", self._list_items(samples, entity.plural))
         ordinal = self.values.spell_ordinal(number + 1, "en")
-        pick = rng.choice((f"{verb} the {ordinal} one", f"{verb} {samples[number]}", f"{verb} the {ordinal}", f"now {verb} {samples[number]}"))
-        opening = Turn("user", rng.choice((f"show my {entity.plural}", f"list all {entity.plural}", f"which {entity.plural} are there?")))
+        pick = rng.choice(
+            (
+                f"{verb} the {ordinal} one",
+                f"{verb} {samples[number]}",
+                f"{verb} the {ordinal}",
+                f"now {verb} {samples[number]}",
+            )
+        )
+        opening = Turn(
+            "user",
+            rng.choice((f"show my {entity.plural}", f"list all {entity.plural}", f"which {entity.plural} are there?")),
+        )
         return Example(tools, [opening, first_call, Turn("tool", result), listed, Turn("user", pick)], call)
 
     def _make_box(self) -> list[Tool]:
@@ -188,7 +226,9 @@ class Generator:
         if draw < 0.35:
             names = SUBJECTS[rng.choice(tuple(SUBJECTS))].split()
             members = [family for family in self.families if family.names[0] in names]
-            tools = [self._make_family_tool(family) for family in rng.sample(members, min(len(members), rng.randint(2, 6)))]
+            tools = [
+                self._make_family_tool(family) for family in rng.sample(members, min(len(members), rng.randint(2, 6)))
+            ]
         elif draw < 0.5:
             entity = rng.choice(self.entities)
             tools = [self._make_entity_tool(entity, action) for action in rng.sample(ACTIONS, rng.randint(2, 6))]
@@ -216,7 +256,9 @@ class Generator:
         else:
             parts = [self._speak_field(name, value) for name, value in fields.items()]
             rng.shuffle(parts)
-            text = rng.choice(("{p}", "{p}.", "It has {p}.", "I have {p}", "A record with {p}", "Here: {p}", "We agreed on {p}.")).format(p=", ".join(parts))
+            text = rng.choice(
+                ("{p}", "{p}.", "It has {p}.", "I have {p}", "A record with {p}", "Here: {p}", "We agreed on {p}.")
+            ).format(p=", ".join(parts))
         if len(answer) == 1 and rng.random() < 0.5:
             (value,), (kind,) = answer.values(), kinds.values()
             answer, properties = {"result": value}, {"result": self.values.schema(kind)}
@@ -224,7 +266,9 @@ class Generator:
             properties = {name: self.values.schema(kind) for name, kind in kinds.items()}
         name = rng.choice(("answer", "final_answer", "final_result", "respond", "Result", "Record"))
         schema = {"type": "object", "properties": properties, "required": list(properties)}
-        definition = ToolDefinition(name, rng.choice(("The answer.", "Give the final answer.", "Answer of the user's request.")), schema)
+        definition = ToolDefinition(
+            name, rng.choice(("The answer.", "Give the final answer.", "Answer of the user's request.")), schema
+        )
         return Example([definition], [Turn("user", text)], format_call(name, answer))
 
     def _speak_field(self, name: str, value: Value) -> str:
@@ -232,7 +276,9 @@ class Generator:
         if isinstance(value.json, bool):
             return spoken if value.json else f"not {spoken}"
         if isinstance(value.json, int | float):
-            return self.rng.choice((f"{value.spoken} {spoken}", f"a {spoken} of {value.spoken}", f"{spoken} {value.spoken}"))
+            return self.rng.choice(
+                (f"{value.spoken} {spoken}", f"a {spoken} of {value.spoken}", f"{spoken} {value.spoken}")
+            )
         quoted = f'"{value.spoken}"' if self.rng.random() < 0.5 else value.spoken
         return self.rng.choice((f"{spoken} {quoted}", f"the {spoken} is {quoted}", quoted))
 
@@ -240,7 +286,13 @@ class Generator:
         """Return a request for an action that the tools about a record do not have."""
         entity = self.rng.choice(self.entities)
         # A search may answer a request for one record, and a list one for a count.
-        missing, others = self.rng.choice((("delete", ("list", "get", "create")), ("create", ("list", "get", "delete")), ("update", ("list", "search", "get"))))
+        missing, others = self.rng.choice(
+            (
+                ("delete", ("list", "get", "create")),
+                ("create", ("list", "get", "delete")),
+                ("update", ("list", "search", "get")),
+            )
+        )
         request = self._make_entity_tool(entity, missing).ask("en")
         tools = [self._make_entity_tool(entity, action) for action in others if self.rng.random() < 0.7]
         tools += self._make_tools(self.rng.randint(1, 3))
@@ -270,11 +322,15 @@ class Generator:
             if tool.subject not in subjects:
                 return tool.ask("en" if self.rng.random() < 0.8 else self.rng.choice(LANGUAGES[1:])).text
 
-    def _make_definition(self, name: str, about: str, parameters: list[tuple[str, dict[str, Any], bool]]) -> ToolDefinition:
+    def _make_definition(
+        self, name: str, about: str, parameters: list[tuple[str, dict[str, Any], bool]]
+    ) -> ToolDefinition:
         if self.rng.random() < 0.08:
             name = "".join(part.capitalize() if index else part for index, part in enumerate(name.split("_")))
         elif self.rng.random() < 0.08:
-            name = f"{self.rng.choice(('app', 'api', 'svc', 'my', 'tools', 'x'))}{self.rng.choice(('_', '.', '__'))}{name}"
+            name = (
+                f"{self.rng.choice(('app', 'api', 'svc', 'my', 'tools', 'x'))}{self.rng.choice(('_', '.', '__'))}{name}"
+            )
         properties = {parameter: schema for parameter, schema, _ in parameters}
         required = [parameter for parameter, _, is_optional in parameters if not is_optional]
         return ToolDefinition(name, about, {"type": "object", "properties": properties, "required": required})
@@ -303,18 +359,36 @@ class Generator:
             text = _fill(template, values, self.values, spoken_language)
             arguments = {names[slot]: values[slot].json for slot in order if slot in values}
             result, answer = self._make_answer(family, values)
-            return Request(text, arguments, result, answer, self._make_follow_up(kinds, values, names, order, spoken_language))
+            return Request(
+                text, arguments, result, answer, self._make_follow_up(kinds, values, names, order, spoken_language)
+            )
 
         kind = SAME.get(family.names[0], family.names[0])
         return Tool(definition, ask, kind, SUBJECT_OF.get(kind, kind))
 
-    def _make_follow_up(self, kinds: dict[str, str], values: dict[str, Value], names: dict[str, str], order: list[str], language: str) -> tuple[str, dict[str, Any]] | None:
-        changed = [slot for slot in values if kinds[slot].split()[0] not in ("expr", "action", "saying", "bool", "unit", "unit2")]
+    def _make_follow_up(
+        self, kinds: dict[str, str], values: dict[str, Value], names: dict[str, str], order: list[str], language: str
+    ) -> tuple[str, dict[str, Any]] | None:
+        changed = [
+            slot
+            for slot in values
+            if kinds[slot].split()[0] not in ("expr", "action", "saying", "bool", "unit", "unit2")
+        ]
         if not changed or language != "en":
             return None
         slot = self.rng.choice(changed)
         value = self.values.make(kinds[slot])
-        forms = ("and {v}?", "what about {v}?", "And {v}", "how about {v}?", "same for {v}", "and for {v}?", "now {v}", "{v}?", "now with {v} please")
+        forms = (
+            "and {v}?",
+            "what about {v}?",
+            "And {v}",
+            "how about {v}?",
+            "same for {v}",
+            "and for {v}?",
+            "now {v}",
+            "{v}?",
+            "now with {v} please",
+        )
         if kinds[slot] == "city":
             forms = (*forms, "and in {v}?", "And in {v}?", "what about in {v}?")
         text = self.rng.choice(forms).format(v=value.spoken)
@@ -325,7 +399,13 @@ class Generator:
         if not family.results:
             return None, None
         variables = {name: self.values.make(kind) for name, kind in family.variables.items()}
-        known = {**{slot: str(value.json) if not isinstance(value.json, list) else value.spoken for slot, value in values.items()}, **{name: str(value.json) for name, value in variables.items()}}
+        known = {
+            **{
+                slot: str(value.json) if not isinstance(value.json, list) else value.spoken
+                for slot, value in values.items()
+            },
+            **{name: str(value.json) for name, value in variables.items()},
+        }
         for slot, value in values.items():
             if isinstance(value.json, bool):
                 known[slot] = value.spoken
@@ -337,9 +417,19 @@ class Generator:
                 items = [line.partition(". ")[2] or line for line in result.splitlines()]
             if not isinstance(items, list):
                 return result, result
-            texts = [str(item.get("title") or item.get("name") or next(iter(item.values()))) if isinstance(item, dict) else str(item) for item in items]
+            texts = [
+                str(item.get("title") or item.get("name") or next(iter(item.values())))
+                if isinstance(item, dict)
+                else str(item)
+                for item in items
+            ]
             return result, self._list_items(texts, "")
-        answers = [one for one in family.answers if all(slot in known or slot == "result" for _, slot in SLOT.findall(one))]
+        answers = [
+            one for one in family.answers if all(slot in known or slot == "result" for _, slot in SLOT.findall(one))
+        ]
+        # A sentence that leaves an argument out may be wrong: the price of three is not that of one.
+        fullest = max((len(set(SLOT.findall(one))) for one in answers), default=0)
+        answers = [one for one in answers if len(set(SLOT.findall(one))) == fullest]
         if not answers:
             return result, None
         return result, _fill_text(rng.choice(answers), {**known, "result": result})
@@ -348,16 +438,32 @@ class Generator:
         if not texts:
             return f"There are no {noun}." if noun else "There is nothing."
         listed = texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
-        return f"There are {len(texts)} {noun}: {listed}." if noun else f"There are {len(texts)}: {listed}." if len(texts) > 1 else f"There is one: {listed}."
+        return (
+            f"There are {len(texts)} {noun}: {listed}."
+            if noun
+            else f"There are {len(texts)}: {listed}."
+            if len(texts) > 1
+            else f"There is one: {listed}."
+        )
 
     def _make_formula_tool(self, formula: Formula) -> Tool:
         rng = self.rng
-        about = rng.choice((f"Calculate {formula.thing}.", f"Calculates {formula.thing}.", f"Compute {formula.thing} from the given values.", f"Returns {formula.thing}.", f"{formula.thing[0].upper()}{formula.thing[1:]}."))
+        about = rng.choice(
+            (
+                f"Calculate {formula.thing}.",
+                f"Calculates {formula.thing}.",
+                f"Compute {formula.thing} from the given values.",
+                f"Returns {formula.thing}.",
+                f"{formula.thing[0].upper()}{formula.thing[1:]}.",
+            )
+        )
         parameters = []
         for name, spoken, kind, is_optional in formula.parameters:
             schema = self.values.schema(kind)
             if rng.random() < 0.8:
-                schema["description"] = rng.choice((f"The {spoken}.", spoken, f"{spoken.capitalize()} of the object", f"The {spoken} to use"))
+                schema["description"] = rng.choice(
+                    (f"The {spoken}.", spoken, f"{spoken.capitalize()} of the object", f"The {spoken} to use")
+                )
             parameters.append((name, schema, is_optional))
         definition = self._make_definition(rng.choice(formula.names), about, parameters)
 
@@ -370,12 +476,44 @@ class Generator:
                     continue
                 value = self.values.make(kind)
                 arguments[name] = value.json
-                unit = rng.choice(("", "", "", " m", " cm", " units", " kg", " meters", " seconds")) if kind.startswith(("num", "int")) and not kind.startswith("ints") else ""
-                clauses.append(rng.choice((f"a {spoken} of {value.spoken}{unit}", f"{spoken} {value.spoken}{unit}", f"{spoken} is {value.spoken}{unit}", f"{spoken} = {value.spoken}", f"the {spoken} {value.spoken}{unit}")))
+                unit = (
+                    rng.choice(("", "", "", " m", " cm", " units", " kg", " meters", " seconds"))
+                    if kind.startswith(("num", "int")) and not kind.startswith("ints")
+                    else ""
+                )
+                clauses.append(
+                    rng.choice(
+                        (
+                            f"a {spoken} of {value.spoken}{unit}",
+                            f"{spoken} {value.spoken}{unit}",
+                            f"{spoken} is {value.spoken}{unit}",
+                            f"{spoken} = {value.spoken}",
+                            f"the {spoken} {value.spoken}{unit}",
+                        )
+                    )
+                )
             joined = clauses[0] if len(clauses) == 1 else f"{', '.join(clauses[:-1])} and {clauses[-1]}"
-            form = rng.choice(("What is {t} with {c}?", "Calculate {t} with {c}.", "Find {t} given {c}.", "Compute {t} if {c}.", "Can you tell me {t} for {c}?", "{c}: what is {t}?", "I need {t}. Use {c}.", "Determine {t} where {c}.", "How large is {t} with {c}?", "Please work out {t} for {c}"))
+            form = rng.choice(
+                (
+                    "What is {t} with {c}?",
+                    "Calculate {t} with {c}.",
+                    "Find {t} given {c}.",
+                    "Compute {t} if {c}.",
+                    "Can you tell me {t} for {c}?",
+                    "{c}: what is {t}?",
+                    "I need {t}. Use {c}.",
+                    "Determine {t} where {c}.",
+                    "How large is {t} with {c}?",
+                    "Please work out {t} for {c}",
+                )
+            )
             number = self.values.make("num 2 900").json
-            return Request(form.format(t=formula.thing, c=joined), arguments, str(number), f"{formula.thing[0].upper()}{formula.thing[1:]} is {number}.")
+            return Request(
+                form.format(t=formula.thing, c=joined),
+                arguments,
+                str(number),
+                f"{formula.thing[0].upper()}{formula.thing[1:]} is {number}.",
+            )
 
         return Tool(definition, ask, formula.names[0], "formula")
 
@@ -389,12 +527,34 @@ class Generator:
         one, many = entity.singular, entity.plural
         make = self.values.make
         identifier = rng.choice(("id", f"{one}_id", "number", "key"))
-        id_schema = {**self.values.schema(entity.id_kind), "description": rng.choice((f"The {one}", f"ID of the {one}", "ID"))}
+        id_schema = {
+            **self.values.schema(entity.id_kind),
+            "description": rng.choice((f"The {one}", f"ID of the {one}", "ID")),
+        }
         # Each action: names, descriptions, parameters, and a maker of requests.
         if action == "list":
-            names, about = (f"list_{many}", f"get_{many}", f"show_{many}", f"all_{many}"), (f"List all {many}.", f"Show the {many}.", f"Returns every {one}.")
-            texts = (f"show my {many}", f"list all {many}", f"which {many} are there?", f"what {many} do I have?", f"give me the {many}", f"{many} please", f"let me see the {many}")
-            foreign = {"de": f"zeige alle {{p}}", "fr": "montre tous les {p}", "es": "muestra todos los {p}", "it": "mostra tutti i {p}", "pt": "mostre todos os {p}", "nl": "toon alle {p}", "cs": "ukaž všechny {p}"}
+            names, about = (
+                (f"list_{many}", f"get_{many}", f"show_{many}", f"all_{many}"),
+                (f"List all {many}.", f"Show the {many}.", f"Returns every {one}."),
+            )
+            texts = (
+                f"show my {many}",
+                f"list all {many}",
+                f"which {many} are there?",
+                f"what {many} do I have?",
+                f"give me the {many}",
+                f"{many} please",
+                f"let me see the {many}",
+            )
+            foreign = {
+                "de": f"zeige alle {{p}}",
+                "fr": "montre tous les {p}",
+                "es": "muestra todos los {p}",
+                "it": "mostra tutti i {p}",
+                "pt": "mostre todos os {p}",
+                "nl": "toon alle {p}",
+                "cs": "ukaž všechny {p}",
+            }
             samples = list(rng.sample(entity.samples, min(len(entity.samples), rng.randint(0, 3))))
 
             def ask(language: str) -> Request:
@@ -404,63 +564,166 @@ class Generator:
             return Tool(self._make_definition(rng.choice(names), rng.choice(about), []), ask)
         if action == "count":
             number = rng.randint(0, 60)
-            foreign = {"de": "Wie viele {p} gibt es?", "fr": "combien de {p} y a-t-il ?", "es": "¿cuántos {p} hay?", "it": "quanti {p} ci sono?", "pt": "quantos {p} existem?", "nl": "hoeveel {p} zijn er?", "cs": "kolik je {p}?"}
-            texts = (f"how many {many} are there?", f"count the {many}", f"number of {many}", f"how many {many} do we have?")
+            foreign = {
+                "de": "Wie viele {p} gibt es?",
+                "fr": "combien de {p} y a-t-il ?",
+                "es": "¿cuántos {p} hay?",
+                "it": "quanti {p} ci sono?",
+                "pt": "quantos {p} existem?",
+                "nl": "hoeveel {p} zijn er?",
+                "cs": "kolik je {p}?",
+            }
+            texts = (
+                f"how many {many} are there?",
+                f"count the {many}",
+                f"number of {many}",
+                f"how many {many} do we have?",
+            )
 
             def ask(language: str) -> Request:
                 text = rng.choice(texts) if language == "en" else foreign[language].format(p=entity.plurals[language])
                 return Request(text, {}, str(number), f"There are {number} {many}.")
 
-            return Tool(self._make_definition(rng.choice((f"count_{many}", f"number_of_{many}", f"{one}_count")), rng.choice((f"Number of {many}.", f"Count the {many}.")), []), ask)
+            return Tool(
+                self._make_definition(
+                    rng.choice((f"count_{many}", f"number_of_{many}", f"{one}_count")),
+                    rng.choice((f"Number of {many}.", f"Count the {many}.")),
+                    [],
+                ),
+                ask,
+            )
         if action == "search":
             query = rng.choice(("query", "text", "name", "keyword", "term", "q"))
-            texts = ("find {many} about {q}", "search the {many} for {q}", "look for the {one} {q}", "is there a {one} called {q}?", "which {many} have {q} in them?", "find {q} in my {many}", "{one} {q}?")
+            texts = (
+                "find {many} about {q}",
+                "search the {many} for {q}",
+                "look for the {one} {q}",
+                "is there a {one} called {q}?",
+                "which {many} have {q} in them?",
+                "find {q} in my {many}",
+                "{one} {q}?",
+            )
 
             def ask(language: str) -> Request:
                 del language
                 sample = rng.choice(entity.samples)
-                return Request(rng.choice(texts).format(one=one, many=many, q=sample), {query: sample}, json.dumps([sample], ensure_ascii=False), f"There is one: {sample}.")
+                return Request(
+                    rng.choice(texts).format(one=one, many=many, q=sample),
+                    {query: sample},
+                    json.dumps([sample], ensure_ascii=False),
+                    f"There is one: {sample}.",
+                )
 
-            definition = self._make_definition(rng.choice((f"search_{many}", f"find_{many}", f"find_{one}")), rng.choice((f"Search the {many}.", f"Find {many} by a word.")), [(query, {"type": "string", "description": "Word to search for"}, False)])
+            definition = self._make_definition(
+                rng.choice((f"search_{many}", f"find_{many}", f"find_{one}")),
+                rng.choice((f"Search the {many}.", f"Find {many} by a word.")),
+                [(query, {"type": "string", "description": "Word to search for"}, False)],
+            )
             return Tool(definition, ask)
         if action in ("get", "delete"):
             if action == "get":
-                names, about = (f"get_{one}", f"show_{one}", f"read_{one}", f"{one}_details"), (f"Details of one {one}.", f"Show a {one}.", f"Get the {one} with an ID.")
-                texts = ("show {one} {i}", "details of {one} {i}", "open {one} {i}", "what is in {one} {i}?", "get {one} number {i}", "tell me about {one} {i}", "I want to see {one} {i}")
+                names, about = (
+                    (f"get_{one}", f"show_{one}", f"read_{one}", f"{one}_details"),
+                    (f"Details of one {one}.", f"Show a {one}.", f"Get the {one} with an ID."),
+                )
+                texts = (
+                    "show {one} {i}",
+                    "details of {one} {i}",
+                    "open {one} {i}",
+                    "what is in {one} {i}?",
+                    "get {one} number {i}",
+                    "tell me about {one} {i}",
+                    "I want to see {one} {i}",
+                )
             else:
-                names, about = (f"delete_{one}", f"remove_{one}", f"drop_{one}"), (f"Delete a {one}.", f"Remove the {one} with an ID.")
-                texts = ("delete {one} {i}", "remove {one} {i}", "get rid of {one} {i}", "{one} {i} can go", "please erase {one} {i}", "drop {one} number {i}")
+                names, about = (
+                    (f"delete_{one}", f"remove_{one}", f"drop_{one}"),
+                    (f"Delete a {one}.", f"Remove the {one} with an ID."),
+                )
+                texts = (
+                    "delete {one} {i}",
+                    "remove {one} {i}",
+                    "get rid of {one} {i}",
+                    "{one} {i} can go",
+                    "please erase {one} {i}",
+                    "drop {one} number {i}",
+                )
 
             def ask(language: str) -> Request:
                 value = make(entity.id_kind, "en")
-                result = json.dumps({"id": value.json, "name": entity.samples[0]}, ensure_ascii=False) if action == "get" else "ok"
-                answer = f"The {one} {value.json} is {entity.samples[0]}." if action == "get" else f"The {one} {value.json} is deleted."
+                result = (
+                    json.dumps({"id": value.json, "name": entity.samples[0]}, ensure_ascii=False)
+                    if action == "get"
+                    else "ok"
+                )
+                answer = (
+                    f"The {one} {value.json} is {entity.samples[0]}."
+                    if action == "get"
+                    else f"The {one} {value.json} is deleted."
+                )
                 del language
-                return Request(rng.choice(texts).format(one=one, i=value.spoken), {identifier: value.json}, result, answer)
+                return Request(
+                    rng.choice(texts).format(one=one, i=value.spoken), {identifier: value.json}, result, answer
+                )
 
-            return Tool(self._make_definition(rng.choice(names), rng.choice(about), [(identifier, id_schema, False)]), ask)
+            return Tool(
+                self._make_definition(rng.choice(names), rng.choice(about), [(identifier, id_schema, False)]), ask
+            )
         fields = list(entity.fields)
         if action == "update":
             field, kind = rng.choice(fields)
-            texts = ("change the {f} of {one} {i} to {v}", "set {f} of {one} {i} to {v}", "{one} {i}: new {f} {v}", "update {one} {i}, {f} {v}", "the {f} of {one} {i} should be {v}")
+            texts = (
+                "change the {f} of {one} {i} to {v}",
+                "set {f} of {one} {i} to {v}",
+                "{one} {i}: new {f} {v}",
+                "update {one} {i}, {f} {v}",
+                "the {f} of {one} {i} should be {v}",
+            )
 
             def ask(language: str) -> Request:
                 del language
                 identity, value = make(entity.id_kind), make(kind)
                 text = rng.choice(texts).format(one=one, i=identity.spoken, f=field, v=value.spoken)
-                return Request(text, {identifier: identity.json, field: value.json}, "ok", f"The {field} of {one} {identity.json} is now {value.json}.")
+                return Request(
+                    text,
+                    {identifier: identity.json, field: value.json},
+                    "ok",
+                    f"The {field} of {one} {identity.json} is now {value.json}.",
+                )
 
-            definition = self._make_definition(rng.choice((f"update_{one}", f"edit_{one}", f"change_{one}", f"set_{one}_{field}")), rng.choice((f"Change a {one}.", f"Update the {field} of a {one}.")), [(identifier, id_schema, False), (field, self.values.schema(kind), False)])
+            definition = self._make_definition(
+                rng.choice((f"update_{one}", f"edit_{one}", f"change_{one}", f"set_{one}_{field}")),
+                rng.choice((f"Change a {one}.", f"Update the {field} of a {one}.")),
+                [(identifier, id_schema, False), (field, self.values.schema(kind), False)],
+            )
             return Tool(definition, ask)
-        texts = ("add a {one}: {v}", "new {one}: {v}", "create a {one} with {v}", "save a new {one}, {v}", "make a {one}: {v}", "I want to add the {one} {v}")
+        texts = (
+            "add a {one}: {v}",
+            "new {one}: {v}",
+            "create a {one} with {v}",
+            "save a new {one}, {v}",
+            "make a {one}: {v}",
+            "I want to add the {one} {v}",
+        )
 
         def ask(language: str) -> Request:
             del language
             values = [(name, make(kind)) for name, kind in fields]
-            spoken = ", ".join(rng.choice((value.spoken, f"{name} {value.spoken}", value.spoken)) for name, value in values)
-            return Request(rng.choice(texts).format(one=one, v=spoken), {name: value.json for name, value in values}, "ok", f"The {one} is saved.")
+            spoken = ", ".join(
+                rng.choice((value.spoken, f"{name} {value.spoken}", value.spoken)) for name, value in values
+            )
+            return Request(
+                rng.choice(texts).format(one=one, v=spoken),
+                {name: value.json for name, value in values},
+                "ok",
+                f"The {one} is saved.",
+            )
 
-        definition = self._make_definition(rng.choice((f"create_{one}", f"add_{one}", f"new_{one}")), rng.choice((f"Create a {one}.", f"Add a {one}.", f"Save a new {one}.")), [(name, {**self.values.schema(kind), "description": f"The {name}"}, False) for name, kind in fields])
+        definition = self._make_definition(
+            rng.choice((f"create_{one}", f"add_{one}", f"new_{one}")),
+            rng.choice((f"Create a {one}.", f"Add a {one}.", f"Save a new {one}.")),
+            [(name, {**self.values.schema(kind), "description": f"The {name}"}, False) for name, kind in fields],
+        )
         return Tool(definition, ask)
 
     def _vary(self, text: str) -> str:

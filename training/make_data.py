@@ -36,7 +36,10 @@ def make_tokenizer(weights: Path) -> Tokenizer:
     merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"].contents()]
     tokenizer = Tokenizer(models.BPE(vocab={token: number for number, token in enumerate(tokens)}, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+        ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     kinds = fields["tokenizer.ggml.token_type"].contents()
@@ -57,8 +60,13 @@ def main() -> None:
     examples += make_chat(bfcl.rng, bfcl.pool) * 4
     random.Random(SEED).shuffle(examples)
     print(f"{own} from templates, {len(examples) - own} from BFCL ({len(bfcl.items)} questions)")
-    prompts = [tokenizer.encode_batch([format_prompt(one.tools, one.turns) for one in part], add_special_tokens=False) for part in _parts(examples)]
-    replies = [tokenizer.encode_batch([one.reply + END for one in part], add_special_tokens=False) for part in _parts(examples)]
+    prompts = [
+        tokenizer.encode_batch([format_prompt(one.tools, one.turns) for one in part], add_special_tokens=False)
+        for part in _parts(examples)
+    ]
+    replies = [
+        tokenizer.encode_batch([one.reply + END for one in part], add_special_tokens=False) for part in _parts(examples)
+    ]
     rows = [(p.ids, r.ids) for ps, rs in zip(prompts, replies, strict=True) for p, r in zip(ps, rs, strict=True)]
     rows = [(p, r) for p, r in rows if len(p) + len(r) <= MAX_TOKENS]
     with lzma.open(out / "train.xz", "wb", preset=2) as stream:
@@ -68,11 +76,19 @@ def main() -> None:
         for p, r in rows:
             stream.write(np.array(p + r, np.uint16).tobytes())
     lengths = [len(p) + len(r) for p, r in rows]
-    print(f"{len(rows)} rows, {sum(lengths) / 1e6:.1f} M tokens, mean {np.mean(lengths):.0f}, reply {np.mean([len(r) for _, r in rows]):.0f}")
+    print(
+        f"{len(rows)} rows, {sum(lengths) / 1e6:.1f} M tokens, mean {np.mean(lengths):.0f}, reply {np.mean([len(r) for _, r in rows]):.0f}"
+    )
     held = [one for one in questions() if is_held_out(one) or one["kind"] == "irrelevance"]
     json.dump(
         [
-            {"kind": one["kind"], "calls": one["calls"], "prompt": format_prompt([make_definition(f) for f in one["function"]], [Turn("user", one["question"][0][-1]["content"])])}
+            {
+                "kind": one["kind"],
+                "calls": one["calls"],
+                "prompt": format_prompt(
+                    [make_definition(f) for f in one["function"]], [Turn("user", one["question"][0][-1]["content"])]
+                ),
+            }
             for one in held
         ],
         (out / "held_out.json").open("w"),

@@ -45,17 +45,24 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 def to_half_rotary(weight: torch.Tensor, heads: int) -> torch.Tensor:
     """Order rows as transformers does: llama.cpp rotates neighbouring rows, transformers the two halves of a head."""
-    return weight.reshape(heads, weight.shape[0] // heads // 2, 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
+    return (
+        weight.reshape(heads, weight.shape[0] // heads // 2, 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
+    )
 
 
 def to_paired_rotary(weight: torch.Tensor, heads: int) -> torch.Tensor:
     """Order rows as llama.cpp does."""
-    return weight.reshape(heads, 2, weight.shape[0] // heads // 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
+    return (
+        weight.reshape(heads, 2, weight.shape[0] // heads // 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
+    )
 
 
 def load_base(path: Path) -> LlamaForCausalLM:
     """Return the base model of a GGUF file."""
-    weights = {one.name: torch.tensor(dequantize(one.data, one.tensor_type).astype(np.float32)) for one in gguf.GGUFReader(path).tensors}
+    weights = {
+        one.name: torch.tensor(dequantize(one.data, one.tensor_type).astype(np.float32))
+        for one in gguf.GGUFReader(path).tensors
+    }
     config = LlamaConfig(
         vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
         num_key_value_heads=KEY_HEADS, head_dim=64, rms_norm_eps=1e-5, max_position_embeddings=8192, tie_word_embeddings=True,
@@ -182,7 +189,14 @@ def complete(model: LlamaForCausalLM, tokenizer: Tokenizer, prompts: list[str], 
         for index, one in enumerate(encoded):
             ids[index, width - len(one) :] = torch.tensor(one)
             mask[index, width - len(one) :] = 1
-        rows = model.generate(input_ids=ids.to(DEVICE), attention_mask=mask.to(DEVICE), max_new_tokens=max_tokens, do_sample=False, eos_token_id=end, pad_token_id=end)
+        rows = model.generate(
+            input_ids=ids.to(DEVICE),
+            attention_mask=mask.to(DEVICE),
+            max_new_tokens=max_tokens,
+            do_sample=False,
+            eos_token_id=end,
+            pad_token_id=end,
+        )
         texts += [tokenizer.decode([token for token in row[width:].tolist() if token != end]) for row in rows]
     return texts
 
@@ -210,11 +224,14 @@ def score(model: LlamaForCausalLM, tokenizer: Tokenizer, questions: list[dict]) 
 
 def is_exact(arguments: dict, truth: dict) -> bool:
     """Return True if every argument is accepted; strings are compared without case and punctuation."""
+
     def simplify(value: object) -> object:
         return re.sub(r"\W", "", value.lower()) if isinstance(value, str) else value
 
     return arguments.keys() <= truth.keys() and all(
-        any(simplify(arguments[name]) == simplify(one) or isinstance(one, dict) for one in accepted) if name in arguments else "" in accepted
+        any(simplify(arguments[name]) == simplify(one) or isinstance(one, dict) for one in accepted)
+        if name in arguments
+        else "" in accepted
         for name, accepted in truth.items()
     )
 
@@ -242,7 +259,10 @@ def main() -> None:
             parameter.data.copy_(value)
         optimizer.load_state_dict(saved["optimizer"])
         step, epoch, spent, position = saved["step"], saved["epoch"], saved["spent"], saved["position"]
-    print(f"{len(rows.lengths)} rows, {len(rows.tokens) / 1e6:.1f} M tokens, {sum(p.numel() for p in parameters) / 1e6:.2f} M parameters", flush=True)
+    print(
+        f"{len(rows.lengths)} rows, {len(rows.tokens) / 1e6:.1f} M tokens, {sum(p.numel() for p in parameters) / 1e6:.2f} M parameters",
+        flush=True,
+    )
     started, mean = time.time(), 0.0
     model.train()
     batches = rows.batches(np.random.default_rng(epoch))
@@ -252,7 +272,9 @@ def main() -> None:
             batches = rows.batches(np.random.default_rng(epoch))
         ids, is_reply = rows.collate(batches[position])
         progress = min(1.0, (spent + time.time() - started) / (given.total_minutes * 60))
-        rate = PEAK_RATE * min(1.0, (step + 1) / WARMUP_STEPS) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * progress)))
+        rate = (
+            PEAK_RATE * min(1.0, (step + 1) / WARMUP_STEPS) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * progress)))
+        )
         for group in optimizer.param_groups:
             group["lr"] = rate
         loss = compute_loss(model, ids.to(DEVICE, non_blocking=True), is_reply.to(DEVICE, non_blocking=True))
@@ -263,10 +285,23 @@ def main() -> None:
         step, position = step + 1, position + 1
         if step % 100 == 0 or step < 4:
             mean = loss.item()
-            print(f"step {step} epoch {epoch} {position}/{len(batches)} loss {mean:.4f} rate {rate:.5f} {time.time() - started:.0f} s", flush=True)
+            print(
+                f"step {step} epoch {epoch} {position}/{len(batches)} loss {mean:.4f} rate {rate:.5f} {time.time() - started:.0f} s",
+                flush=True,
+            )
     spent += time.time() - started
     given.out.mkdir(parents=True, exist_ok=True)
-    torch.save({"parameters": [p.data for p in parameters], "optimizer": optimizer.state_dict(), "step": step, "epoch": epoch, "spent": spent, "position": position}, given.data / "state.pt")
+    torch.save(
+        {
+            "parameters": [p.data for p in parameters],
+            "optimizer": optimizer.state_dict(),
+            "step": step,
+            "epoch": epoch,
+            "spent": spent,
+            "position": position,
+        },
+        given.data / "state.pt",
+    )
     write_adapter(adapters, given.out / "adapter.gguf")
     model.eval()
     print(score(model, tokenizer, json.loads((given.data / "held_out.json").read_text())), flush=True)

@@ -143,7 +143,11 @@ class ValueMaker:
 
     def make_int(self, bounds: list[str], language: str) -> Value:
         low, high = int(bounds[0]), int(bounds[1])
-        number = self.rng.randint(low, min(high, 12)) if self.rng.random() < 0.35 and low <= 12 else self.rng.randint(low, high)
+        number = (
+            self.rng.randint(low, min(high, 12))
+            if self.rng.random() < 0.35 and low <= 12
+            else self.rng.randint(low, high)
+        )
         return Value(self._spell(number, language), number)
 
     def _spell(self, number: int, language: str) -> str:
@@ -243,7 +247,9 @@ class ValueMaker:
     def make_sku(self, parts: list[str], language: str) -> Value:
         del parts, language
         letters = "".join(self.rng.choice("ABCDEFGHIKLMNOPRSTUVWXZ") for _ in range(self.rng.choice((2, 3, 3, 4))))
-        return self._same(f"{letters}{self.rng.choice(('-', '-', '-', '', '_'))}{self.rng.randint(1, 9999):0{self.rng.choice((2, 2, 3, 4))}}")
+        return self._same(
+            f"{letters}{self.rng.choice(('-', '-', '-', '', '_'))}{self.rng.randint(1, 9999):0{self.rng.choice((2, 2, 3, 4))}}"
+        )
 
     def make_order(self, parts: list[str], language: str) -> Value:
         del parts, language
@@ -253,7 +259,9 @@ class ValueMaker:
 
     def make_ticket(self, parts: list[str], language: str) -> Value:
         del parts, language
-        return self._same(f"{self.rng.choice(('T-', 'T-', 'TCK-', 'BUG-', 'INC', 'OPS-', '#'))}{self.rng.randint(1, 4000)}")
+        return self._same(
+            f"{self.rng.choice(('T-', 'T-', 'TCK-', 'BUG-', 'INC', 'OPS-', '#'))}{self.rng.randint(1, 4000)}"
+        )
 
     def make_email(self, parts: list[str], language: str) -> Value:
         del parts, language
@@ -262,17 +270,23 @@ class ValueMaker:
 
     def make_phone(self, parts: list[str], language: str) -> Value:
         del parts, language
-        return self._same(f"{self.rng.choice(('+420 ', '+1 ', '0'))}{self.rng.randint(100, 999)} {self.rng.randint(100, 999)} {self.rng.randint(100, 999)}")
+        return self._same(
+            f"{self.rng.choice(('+420 ', '+1 ', '0'))}{self.rng.randint(100, 999)} {self.rng.randint(100, 999)} {self.rng.randint(100, 999)}"
+        )
 
     def make_version(self, parts: list[str], language: str) -> Value:
         del parts, language
-        return self._same(f"{self.rng.choice(('v', ''))}{self.rng.randint(0, 9)}.{self.rng.randint(0, 20)}.{self.rng.randint(0, 9)}")
+        return self._same(
+            f"{self.rng.choice(('v', ''))}{self.rng.randint(0, 9)}.{self.rng.randint(0, 20)}.{self.rng.randint(0, 9)}"
+        )
 
     def make_ints(self, parts: list[str], language: str) -> Value:
         del parts, language
         numbers = [self.rng.randint(1, 99) for _ in range(self.rng.randint(3, 7))]
         texts = [str(one) for one in numbers]
-        spoken = self.rng.choice((", ".join(texts), f"[{', '.join(texts)}]", f"{', '.join(texts[:-1])} and {texts[-1]}"))
+        spoken = self.rng.choice(
+            (", ".join(texts), f"[{', '.join(texts)}]", f"{', '.join(texts[:-1])} and {texts[-1]}")
+        )
         return Value(spoken, numbers)
 
     def make_pair(self, parts: list[str], language: str) -> Value:
@@ -287,7 +301,10 @@ class ValueMaker:
 
     def make_people(self, parts: list[str], language: str) -> Value:
         del parts, language
-        names = self.rng.sample("Anna Ben Carla David Eva Frank Grace Henry Ines Jack Lucy Mark Nina Oscar Paula Tom".split(), self.rng.randint(2, 4))
+        names = self.rng.sample(
+            "Anna Ben Carla David Eva Frank Grace Henry Ines Jack Lucy Mark Nina Oscar Paula Tom".split(),
+            self.rng.randint(2, 4),
+        )
         return Value(f"{', '.join(names[:-1])} and {names[-1]}", names)
 
     def make_songs(self, parts: list[str], language: str) -> Value:

@@ -44,7 +44,8 @@ def test_the_question_may_come_from_standard_input(run):
 def test_without_a_key_the_local_model_answers_and_is_named(run):
     done = run(SHOP, "What is the price of 3 TEA-01?")
 
-    assert (done.returncode, done.stdout) == (0, 'quote_price(sku="TEA-01", quantity=3) returned 13.5\n')
+    assert done.returncode == 0
+    assert "13.5" in done.stdout
     assert len(done.stderr.splitlines()) == 1
     assert "Using the local model, because no API key is set" in done.stderr
 

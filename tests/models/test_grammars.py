@@ -5,42 +5,11 @@ from toolmason_local.grammars import (
     MAX_STRING_CHARS,
     format_literal,
     limit_lengths,
-    make_choice_grammar,
-    make_phrase_grammar,
-    make_phrase_list_grammar,
 )
 
 
 def test_a_terminal_escapes_what_would_end_it():
     assert format_literal('a"b\\c\nd€') == '"a\\"b\\\\c\\U0000000Ad\\U000020AC"'
-
-
-def test_choices_are_written_as_json():
-    assert make_choice_grammar(["a", 1, True, None]) == 'root ::= "\\"a\\"" | "1" | "true" | "null"'
-
-
-def test_a_piece_is_some_words_in_a_row_without_the_marks_around_them():
-    grammar = make_phrase_grammar('Book "Luigi\'s", please.')
-
-    assert 's1 ::= "Luigi" ("\'s\\\\\\", " w2)?' in grammar
-    assert 's2 ::= "please"' in grammar
-    assert grammar.startswith('root ::= piece\npiece ::= "\\"" (s0 | s1 | s2) "\\""')
-
-
-def test_a_text_without_words_has_no_pieces():
-    assert make_phrase_grammar(" ?! … ") is None
-    assert make_phrase_list_grammar("") is None
-
-
-def test_a_list_of_pieces_comes_to_an_end():
-    assert f"{{0,{MAX_LIST_ITEMS - 1}}}" in make_phrase_list_grammar("red and blue")
-
-
-def test_a_long_text_is_read_from_its_end():
-    grammar = make_phrase_grammar("early " * 500 + "late")
-
-    assert grammar.count("::=") < 200
-    assert '"late"' in grammar
 
 
 def test_a_schema_gets_an_end_everywhere():

@@ -1,7 +1,6 @@
 """The model in the box, as it is: SmolLM2 through llama.cpp, on one thread."""
 
 import asyncio
-import json
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
@@ -16,8 +15,7 @@ from toolmason.chat.search import Search
 from toolmason.errors import ConfigError, ModelError
 from toolmason.models import CallClosed, CallOpened, Finished, Model, ModelRequest, TextDelta
 from toolmason_local.engine import GenerationStopped, LlamaEngine, get_engine
-from toolmason_local.grammars import make_choice_grammar, make_phrase_grammar, make_phrase_list_grammar
-from toolmason_local.weights import find_weights
+from toolmason_local.weights import find_adapter, find_weights
 from toolmason_local.writer import GenerationLimits
 
 
@@ -38,7 +36,7 @@ BOX = Toolbox(get_weather, quote_price)
 
 @pytest.fixture(scope="module")
 def session():
-    return get_engine(find_weights(None)).start_session(lambda: False)
+    return get_engine(find_weights(None), find_adapter(find_weights(None))).start_session(lambda: False)
 
 
 @dataclass
@@ -103,7 +101,8 @@ async def test_it_calls_a_tool_and_says_what_came_of_it():
     reply = await Chat("local", BOX).send("What is the price of 3 TEA-01?")
 
     assert [(call.name, call.arguments) for call in reply.calls] == [("quote_price", {"sku": "TEA-01", "quantity": 3})]
-    assert reply.text == 'quote_price(sku="TEA-01", quantity=3) returned 13.5'
+    assert "13.5" in reply.text
+    assert "quote_price(" not in reply.text
 
 
 async def test_it_writes_arguments_in_words_of_the_request():
@@ -113,14 +112,57 @@ async def test_it_writes_arguments_in_words_of_the_request():
     assert reply.usage.output_tokens > 0
 
 
-async def test_it_talks_where_no_tool_is_meant():
-    events = [event async for event in model("local").stream(ModelRequest("Hello!", BOX, None, {"max_tokens": 8}))]
+async def test_it_talks_if_there_are_no_tools():
+    events = [event async for event in model("local").stream(ModelRequest("Hello!", (), None, {"max_tokens": 8}))]
 
     said = "".join(event.text for event in events if isinstance(event, TextDelta))
     assert len(events) > 3
     assert isinstance(events[-1], Finished)
     assert said.strip() == events[-1].reply.text != ""
     assert events[-1].reply.finish in ("stop", "length")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Hi!", "Hello! Ask for something that my tools can do, or say help."),
+        ("What can you do?", "I can: current weather in a city; quote the price of an article in euros."),
+        (
+            "Who wrote Hamlet?",
+            "None of my tools fits. I can: current weather in a city; quote the price of an article in euros.",
+        ),
+    ],
+    ids=["greeting", "help", "no tool fits"],
+)
+async def test_it_invents_nothing_if_no_tool_is_meant(text, answer):
+    reply = await Chat("local", BOX).send(text)
+
+    assert (reply.calls, reply.text) == ((), answer)
+
+
+async def test_it_makes_two_calls_for_two_requests():
+    reply = await Chat("local", BOX).send("Price of 2 TEA-01 and 3 CUP-01?")
+
+    assert [call.arguments for call in reply.calls] == [
+        {"sku": "TEA-01", "quantity": 2},
+        {"sku": "CUP-01", "quantity": 3},
+    ]
+    assert len(reply.text.splitlines()) == 2
+
+
+async def test_it_reads_other_languages():
+    reply = await Chat("local", BOX).send("Wie ist das Wetter in Brno?")
+
+    assert [(call.name, call.arguments) for call in reply.calls] == [("get_weather", {"city": "Brno"})]
+
+
+async def test_thanks_in_a_conversation_are_not_a_call():
+    chat = Chat("local", BOX, memory=WindowMemory(20))
+    await chat.send("What is the weather in Brno?")
+
+    reply = await chat.send("thanks")
+
+    assert (reply.calls, reply.text) == ((), "You're welcome.")
 
 
 async def test_a_follow_up_is_about_the_tool_before():
@@ -153,18 +195,18 @@ async def test_it_searches_a_large_toolbox_and_calls_what_it_found():
     reply = await Chat("local", BOX, search=Search(budget=0)).send("What is the price of 3 TEA-01?")
 
     assert [call.name for call in reply.calls] == ["find_tools", "quote_price"]
-    assert reply.text.endswith("returned 13.5")
+    assert "13.5" in reply.text
 
 
-async def test_arguments_that_cannot_be_are_said_and_not_sent():
+async def test_a_call_without_valid_arguments_is_not_made():
     part = {"type": "string", "pattern": "^(?=q)qqq-[0-9]{9}$"}
     paint = ToolDefinition(
         "paint", "Paint a picture.", {"type": "object", "properties": {"x": part}, "required": ["x"]}
     )
 
-    reply = await model("local").respond(ModelRequest("paint a qqq", [paint]))
+    reply = await model("local").respond(ModelRequest("paint a qqq", [paint], "required"))
 
-    assert (reply.calls, reply.text) == ((), "I found no valid arguments for paint.")
+    assert (reply.calls, reply.text) == ((), "None of my tools fits. I can: paint a picture.")
 
 
 @pytest.mark.parametrize(
@@ -246,45 +288,22 @@ async def test_several_at_once_wait_for_each_other():
 # --- llama.cpp -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "grammar",
-    [
-        make_choice_grammar(["a", 1, "ž", 'x"\\y']),
-        make_phrase_grammar('Luigi\u2019s \u201cBrno\u201d \\ "x" 5% \u2013 ok'),
-        make_phrase_list_grammar("red, blue and [green]"),
-    ],
-    ids=["choices", "piece", "pieces"],
-)
-def test_llama_reads_our_grammars_and_what_it_writes_is_json(session, grammar):
-    written = session.generate("Value: ", GenerationLimits(grammar=grammar))
-
-    assert written.is_complete
-    assert json.loads(written.text)
-
-
 def test_a_grammar_that_is_none_and_a_prompt_without_end_are_errors(session):
     with pytest.raises(ModelError, match=r"llama\.cpp failed"):
         session.generate("x", GenerationLimits(grammar="root ::= ("))
     with pytest.raises(ModelError, match=r"llama\.cpp failed"):
         session.generate("word " * 9000, GenerationLimits())
-    with pytest.raises(ModelError):
-        session.score_text("word " * 9000, "x")
-
-
-def test_a_text_that_fits_is_likelier(session):
-    near = session.score_text("The capital of France is", "Paris, in the north of the country.")
-    far = session.score_text("The capital of France is", "purple under seven walking the lamps.")
-
-    assert far < near < 0
 
 
 def test_a_caller_who_has_gone_is_not_answered():
     with pytest.raises(GenerationStopped):
-        get_engine(find_weights(None)).start_session(lambda: True).generate("x", GenerationLimits())
+        get_engine(find_weights(None), find_adapter(find_weights(None))).start_session(lambda: True).generate(
+            "x", GenerationLimits()
+        )
 
 
 def test_nobody_else_on_this_machine_can_use_the_port(session):
-    address = get_engine(find_weights(None)).address
+    address = get_engine(find_weights(None), find_adapter(find_weights(None))).address
     request = urllib.request.Request(  # noqa: S310 - an address of our own
         f"{address}/v1/completions", b'{"prompt": "x"}', {"Content-Type": "application/json"}
     )

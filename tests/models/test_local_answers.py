@@ -23,13 +23,14 @@ CALL = ToolCall("1", "quote_price", {"sku": "TEA-01", "quantity": 3})
         ("3 x TEA-01 cost 14.5 euros.", False),
         ("3 x TAE-01 cost 13.5 euros.", False),
         ("The price for Bob is 13.5.", False),
+        ("TEA-01 costs 13.5 euros.", False),
         ("", False),
     ],
 )
 def test_a_sentence_is_used_only_if_everything_in_it_is_known(sentence, is_used):
     answer = choose_answer(sentence, make_result("13.5"), [CALL], "What do 3 TEA-01 cost?")
 
-    assert answer == (sentence if is_used else "quote price: 13.5")
+    assert answer == (sentence if is_used else "quote price (TEA-01, 3): 13.5")
 
 
 def test_the_number_of_items_in_a_list_may_be_said():
@@ -40,15 +41,15 @@ def test_the_number_of_items_in_a_list_may_be_said():
 def test_a_long_result_is_shown_as_it_is():
     text = "word " * 200
 
-    assert choose_answer("All done.", make_result(text), [CALL], "x") == f"quote price: {text.strip()}"
+    assert choose_answer("All done.", make_result(text), [CALL], "x") == f"quote price (TEA-01, 3): {text.strip()}"
 
 
 def test_results_without_a_sentence_are_shown():
     failed = ToolResult("2", "cancel_order", error=ToolError("No order 7."))
 
-    assert summarize_results([make_result("13.5"), failed]) == "quote price: 13.5\ncancel order failed: No order 7."
-    assert summarize_results([make_result("a\nb")]) == "quote price:\na\nb"
-    assert summarize_results([make_result("Success")]) == "quote price: done."
+    assert summarize_results([make_result("13.5"), failed], []) == "quote price: 13.5\ncancel order failed: No order 7."
+    assert summarize_results([make_result("a\nb")], []) == "quote price:\na\nb"
+    assert summarize_results([make_result("Success")], []) == "quote price: done."
 
 
 def test_help_lists_the_tools():

@@ -1,8 +1,8 @@
 """How the local model turns lines into calls; the lines are set beforehand."""
 
 import pytest
-from models.writers import ScriptedGenerator
 
+from models.writers import ScriptedGenerator
 from toolmason import ToolDefinition
 from toolmason.errors import ModelError
 from toolmason.models import ToolChoice
@@ -53,6 +53,21 @@ def test_a_repeated_call_ends_the_reply():
 @pytest.mark.parametrize("intent", ["none", "help", "hello", "thanks", "bye"])
 def test_an_intent_is_not_a_call(intent):
     assert decide_reply(ScriptedGenerator(intent), [WEATHER], ask("?")) == Reply(intent=intent)
+
+
+def test_a_doubtful_call_is_not_made():
+    writer = ScriptedGenerator("call get_weather", {"city": "Brno"}, "", probability=0.6)
+
+    assert decide_reply(writer, [WEATHER], ask("the weather was nice")) == Reply(intent="none")
+
+
+def test_a_model_without_adapter_gets_instructions():
+    writer = ScriptedGenerator("none", probability=0.1)
+    writer.has_adapter = False
+
+    decide_reply(writer, [WEATHER], ask("hi"))
+
+    assert "Reply with one line" in writer.prompts[0]
 
 
 def test_after_a_result_the_model_writes_a_sentence():

@@ -9,8 +9,10 @@ from toolmason_local.writer import Completion
 class ScriptedGenerator:
     """Returns the given texts, in order."""
 
-    def __init__(self, *texts):
-        self.texts = list(texts)
+    has_adapter = True
+
+    def __init__(self, *texts, probability=1.0):
+        self.texts, self.probability = list(texts), probability
         self.prompts, self.limits = [], []
 
     def generate(self, prompt, limits, on_text=None):
@@ -19,4 +21,4 @@ class ScriptedGenerator:
         if not self.texts:
             raise ModelError("local", "nothing left to write")
         text = self.texts.pop(0)
-        return Completion(text if isinstance(text, str) else json.dumps(text))
+        return Completion(text if isinstance(text, str) else json.dumps(text), probability=self.probability)

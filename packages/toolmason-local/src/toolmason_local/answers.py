@@ -17,6 +17,7 @@ from toolmason_local.prompts import Intent
 _MAX_SENTENCE_CHARS: Final = 400
 """Maximum characters of a result that is put into a sentence; a longer one is shown as it is."""
 _MAX_LISTED_TOOLS: Final = 8
+_MAX_ARGUMENT_CHARS: Final = 80
 _NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 _NAME: Final = re.compile(r"\w*[A-Z0-9_]\w*(?:[-.:/]\w+)*")
 _TEXTS: Final[dict[str, str]] = {
@@ -40,9 +41,14 @@ def describe_intent(intent: Intent, tools: Sequence[ToolDefinition]) -> str:
 def choose_answer(sentence: str, result: ToolResult, calls: Sequence[ToolCall], request: str) -> str:
     """Return the sentence that the model wrote about a result, or one with the result if it says anything else."""
     call = next((call for call in calls if call.id == result.call_id), None)
-    sources = [result.text, request, *_list_values(get_arguments(call))]
-    if not sentence or len(result.text) > _MAX_SENTENCE_CHARS or not is_supported(sentence, sources):
-        return summarize_results([result])
+    values = _list_values(get_arguments(call))
+    sources = [result.text, request, *values]
+    numbers = {_to_number(found) for found in _NUMBER.findall(sentence)}
+    # "TEA-01 costs 13.5" is wrong if that is the price of three.
+    is_complete = all(_to_number(value) in numbers for value in values if _NUMBER.fullmatch(value))
+    is_short = len(result.text) <= _MAX_SENTENCE_CHARS
+    if not sentence or not is_short or not is_complete or not is_supported(sentence, sources):
+        return summarize_results([result], calls)
     return sentence
 
 
@@ -61,13 +67,15 @@ def is_supported(sentence: str, sources: Sequence[str]) -> bool:
     return all(name.casefold() in folded for name in _NAME.findall(words) if not _NUMBER.fullmatch(name))
 
 
-def summarize_results(results: Sequence[ToolResult]) -> str:
-    """Return an answer that shows the results as they are."""
-    return "\n".join(_format_result(result) for result in results)
+def summarize_results(results: Sequence[ToolResult], calls: Sequence[ToolCall]) -> str:
+    """Return an answer that shows the results as they are, with the arguments of their calls."""
+    by_id = {call.id: call for call in calls}
+    return "\n".join(_format_result(result, by_id.get(result.call_id)) for result in results)
 
 
-def _format_result(result: ToolResult) -> str:
-    name = result.name.replace("_", " ")
+def _format_result(result: ToolResult, call: ToolCall | None) -> str:
+    given = ", ".join(_list_values(get_arguments(call)))[:_MAX_ARGUMENT_CHARS]
+    name = result.name.replace("_", " ") + (f" ({given})" if given else "")
     if result.error is not None:
         return f"{name} failed: {result.error.message}"
     text = result.text.strip()

@@ -5,6 +5,7 @@ A file is loaded once, with the first request; requests run one after another.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -110,11 +111,14 @@ class LlamaSession:
         pieces: list[str] = []
         finish_reasons: list[str] = []
         errors: list[Any] = []
+        logprobs: list[float] = []
 
         def on_chunk(chunk: Any) -> bool:
             if isinstance(chunk, Mapping) and "error" in chunk:
                 errors.append(chunk["error"])
             choice = _get_choice(chunk)
+            if not logprobs and isinstance(scored := choice.get("logprobs"), Mapping) and scored.get("content"):
+                logprobs.append(float(scored["content"][0]["logprob"]))
             if text := choice.get("text"):
                 pieces.append(text)
                 if on_text is not None:
@@ -126,7 +130,7 @@ class LlamaSession:
 
         body: dict[str, Any] = {"prompt": prompt, "max_tokens": limits.max_tokens, "temperature": 0.0, "stream": True}
         body |= {"stop": list(limits.stop)} if limits.stop else {}
-        body |= {"grammar": limits.grammar} if limits.grammar is not None else {}
+        body |= {"grammar": limits.grammar, "logprobs": 1} if limits.grammar is not None else {}
         body |= {"json_schema": dict(limits.schema)} if limits.schema is not None else {}
         if limits.grammar is None and limits.schema is None:
             body |= {"repeat_penalty": 1.1}
@@ -135,7 +139,8 @@ class LlamaSession:
         self._request(body, on_chunk)
         if errors:
             raise _make_error(errors[0])
-        return Completion("".join(pieces), finish_reasons[-1:] == ["stop"])
+        probability = math.exp(logprobs[0]) if logprobs else 1.0
+        return Completion("".join(pieces), finish_reasons[-1:] == ["stop"], probability)
 
     def _request(self, body: dict[str, Any], on_chunk: Callable[[Any], bool] | None) -> Any:
         if self._is_cancelled():

@@ -21,9 +21,16 @@ _MIN_CHARS: Final = 3
 _MAX_WORDS: Final = 200
 _WORD: Final = re.compile(r"\S+")
 _DIGITS: Final = re.compile(r"\d+")
-_ENGLISH: Final = frozenset("the a an in of is are for to my what how with and please me i show on at from".split())
+_ENGLISH: Final = frozenset(
+    {
+        *("the", "a", "an", "in", "of", "is", "are", "for", "to", "my", "what", "how", "with", "and", "please", "me"),
+        *("i", "show", "on", "at", "from"),
+    }
+)
 """Words by which an English request is recognized: choices are compared with words of English requests only."""
-_ORDINALS: Final = frozenset("first second third fourth fifth sixth seventh eighth ninth tenth last".split())
+_ORDINALS: Final = frozenset(
+    {"first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "last"}
+)
 _EDGES: Final = ".,;:!?\"'()[]{}«»“”„¿¡"
 
 
@@ -81,7 +88,9 @@ class _Words:
         self.is_english = not _ENGLISH.isdisjoint(plain)
         self.has_ordinal = not _ORDINALS.isdisjoint(plain)
         self.numbers = {found.value for found in find_numbers(request)} | {
-            float(digits) for digits in _DIGITS.findall(request) if len(digits) < 16  # noqa: PLR2004 - exact as a float
+            float(digits)
+            for digits in _DIGITS.findall(request)
+            if len(digits) < 16  # noqa: PLR2004 - exact as a float
         }
 
     def mention(self, name: str, value: Any, part: Mapping[str, Any]) -> bool:

@@ -10,6 +10,8 @@ from pydantic_core import from_json
 from toolmason import Message, ToolCall
 from toolmason_local.prompts import Turn, format_call
 
+FIND_TOOLS: Final = "find_tools"
+"""Name of the tool with which a chat offers to search its other tools."""
 MAX_EARLIER: Final = 2
 """Maximum earlier requests in a prompt; each takes time to process."""
 
@@ -20,12 +22,13 @@ def make_turns(messages: Sequence[Message], earlier: int = MAX_EARLIER) -> list[
     first = starts[-earlier - 1 :][0] if starts else 0
     turns: list[Turn] = []
     for message in messages[first:]:
-        if message.calls:
-            lines = [format_call(call.name, get_arguments(call)) for call in message.calls]
+        # A search for tools is not part of the conversation: the adapter does not know it.
+        if calls := [call for call in message.calls if call.name != FIND_TOOLS]:
+            lines = [format_call(call.name, get_arguments(call)) for call in calls]
             turns.append(Turn("assistant", "\n".join(lines)))
         elif message.role in ("user", "assistant") and message.text:
             turns.append(Turn("user" if message.role == "user" else "assistant", message.text))
-        turns += [Turn("tool", result.text) for result in message.results]
+        turns += [Turn("tool", result.text) for result in message.results if result.name != FIND_TOOLS]
     return turns or [Turn("user", "")]
 
 

@@ -11,7 +11,7 @@ import itertools
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Final
 
 from pydantic_core import to_json
 from typing_extensions import override
@@ -19,19 +19,17 @@ from typing_extensions import override
 from toolmason import Message, ToolCall, ToolDefinition, ToolResult
 from toolmason.errors import ConfigError
 from toolmason.models import Finished, ModelEvent, ModelReply, ModelRequest, TextDelta, iter_reply_events
+from toolmason_local.answers import choose_answer, describe_intent, summarize_results
 from toolmason_local.engine import LlamaSession, get_engine
+from toolmason_local.history import FIND_TOOLS, count_calls, get_arguments, get_last_calls, make_turns
 from toolmason_local.prompts import Turn, format_call
 from toolmason_local.reply import Reply, decide_reply, filter_allowed
 from toolmason_local.smallest_values import is_valid
-from toolmason_local.answers import choose_answer, describe_intent, summarize_results
-from toolmason_local.history import count_calls, get_arguments, get_last_calls, make_turns
 from toolmason_local.weights import find_adapter, find_weights
 from toolmason_local.writer import GenerationLimits, escape_special_tokens
 
 _SYSTEM: Final = "You are a small, friendly assistant. Answer in one or two short sentences."
 _MAX_TALK_TOKENS: Final = 80
-_FIND_TOOLS: Final = "find_tools"
-"""Name of the tool with which a chat offers to search its other tools."""
 _MAX_TALK_CHARS: Final = 1600
 """Maximum characters of a conversation in a prompt; every 500 take about a second to process."""
 _MAX_PLEASANTRY_WORDS: Final = 4
@@ -108,7 +106,7 @@ class LocalModel:
 
     def _run_turn(self, request: ModelRequest, writer: LlamaSession, on_text: OnText) -> ModelReply:
         last = request.messages[-1] if request.messages else Message("user", "")
-        searched = bool(last.results) and all(result.name == _FIND_TOOLS for result in last.results)
+        searched = bool(last.results) and all(result.name == FIND_TOOLS for result in last.results)
         if request.answer is not None and last.results and not searched:
             return _make_answer(request, writer, on_text)
         tools = filter_allowed(request.tools, request.tool_choice)
@@ -119,16 +117,14 @@ class LocalModel:
         turns = make_turns(request.messages)
         text = _get_last_user_text(request.messages)
         search_tool = next(
-            (tool for tool in tools if tool.name == _FIND_TOOLS and is_valid({"query": text}, tool.input_schema)), None
+            (tool for tool in tools if tool.name == FIND_TOOLS and is_valid({"query": text}, tool.input_schema)), None
         )
         useful = [tool for tool in tools if tool is not search_tool]
         required = request.tool_choice is not None and request.tool_choice.mode == "required"
         reply = _decide_first(writer, useful, turns, required=required)
         if not reply.calls and search_tool is not None and not searched and reply.intent == "none":
             reply = Reply(((search_tool.name, {"query": text}),))
-        if request.answer is not None and (
-            not reply.calls or reply.calls[0][0] == request.answer.definition.name
-        ):
+        if request.answer is not None and (not reply.calls or reply.calls[0][0] == request.answer.definition.name):
             return _make_answer(request, writer, on_text)
         if not reply.calls:
             return _make_text_reply(describe_intent(reply.intent or "none", useful), writer, on_text)
@@ -140,7 +136,12 @@ class LocalModel:
         """Return an answer with the results of the last calls, or the next call that the user's request needs."""
         results, calls = request.messages[-1].results, get_last_calls(request.messages)
         text = _get_last_user_text(request.messages)
-        if len(results) == 1 and results[0].error is None and tools and count_calls(request.messages) < _MAX_CHAINED_CALLS:
+        if (
+            len(results) == 1
+            and results[0].error is None
+            and tools
+            and count_calls(request.messages) < _MAX_CHAINED_CALLS
+        ):
             reply = decide_reply(writer, tools, make_turns(request.messages, 0))
             made = {(call.name, to_json(get_arguments(call))) for message in request.messages for call in message.calls}
             # A small model may repeat a call for ever.
@@ -182,7 +183,7 @@ def _describe_result(
     call = next((call for call in calls if call.id == result.call_id), None)
     used = [tool for tool in tools if tool.name == result.name]
     if result.error is not None or call is None or not used or len(calls) > _MAX_SENTENCES:
-        return summarize_results([result])
+        return summarize_results([result], calls)
     line = Turn("assistant", format_call(call.name, get_arguments(call)))
     reply = decide_reply(writer, used, [Turn("user", request), line, Turn("tool", result.text)], must="say")
     return choose_answer(reply.text, result, calls, request)

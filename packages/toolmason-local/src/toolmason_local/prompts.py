@@ -22,6 +22,10 @@ SAY: Final = "say "
 END: Final = "<|im_end|>"
 MAX_TOOLS_CHARS: Final = 2400
 """Maximum characters of all tools; beyond it, the descriptions of parameters are left out."""
+_INSTRUCTIONS: Final = """\
+Reply with one line: `call NAME JSON` if a tool fits the request, such as: call get_weather {"city": "Oslo"}
+Reply `help` to a question about the tools, `hello`, `thanks` or `bye` to a pleasantry, and `none` if no tool fits.
+After the result of a tool, reply `say SENTENCE` with an answer for the user."""
 _MAX_ABOUT_CHARS: Final = 160
 _MAX_NOTE_CHARS: Final = 60
 _MAX_TEXT_CHARS: Final = 1500
@@ -38,12 +42,12 @@ class Turn:
     text: str
 
 
-def format_prompt(tools: Sequence[ToolDefinition], turns: Sequence[Turn]) -> str:
-    """Return the prompt of a conversation, up to the reply of the model."""
+def format_prompt(tools: Sequence[ToolDefinition], turns: Sequence[Turn], *, is_trained: bool = True) -> str:
+    """Return the prompt of a conversation, up to the reply of the model. An untrained model needs instructions."""
     lines = [format_tool(tool) for tool in tools]
     if sum(map(len, lines)) > MAX_TOOLS_CHARS:
         lines = [format_tool(tool, has_notes=False) for tool in tools]
-    system = "\n".join(["Tools:", *lines])
+    system = "\n".join([*(() if is_trained else (_INSTRUCTIONS,)), "Tools:", *lines])
     messages = [_format_message("system", system), *(_format_message(turn.role, _shorten(turn)) for turn in turns)]
     return "".join([*messages, "<|im_start|>assistant\n"])
 
@@ -54,7 +58,8 @@ def format_tool(tool: ToolDefinition, *, has_notes: bool = True) -> str:
     properties = schema.get("properties")
     required = schema.get("required") or ()
     parts = [
-        f"{name}{'' if name in required else '?'}: {_format_type(part, schema)}{_format_note(part) if has_notes else ''}"
+        f"{name}{'' if name in required else '?'}: {_format_type(part, schema)}"
+        + (_format_note(part) if has_notes else "")
         for name, part in (properties.items() if isinstance(properties, Mapping) else ())
         if isinstance(part, Mapping)
     ]

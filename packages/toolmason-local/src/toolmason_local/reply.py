@@ -16,8 +16,8 @@ from toolmason import ToolDefinition
 from toolmason.errors import ModelError
 from toolmason.models import ToolChoice
 from toolmason.models.lexical.similarity import score_similarity
-from toolmason_local.grounding import copy_strings, drop_unmentioned
 from toolmason_local.grammars import format_literal, limit_lengths
+from toolmason_local.grounding import copy_strings, drop_unmentioned
 from toolmason_local.prompts import CALL, INTENTS, SAY, Intent, Turn, format_prompt
 from toolmason_local.smallest_values import find_smallest, is_valid
 from toolmason_local.writer import GenerationLimits, TextGenerator
@@ -26,6 +26,8 @@ MAX_TOOLS: Final = 8
 """Maximum tools in a prompt: of more, those whose words are the most similar to the request."""
 MAX_CALLS: Final = 4
 """Maximum calls in one reply."""
+MIN_CALL_PROBABILITY: Final = 0.9
+"""Minimum probability of a call: a wrong call costs more than a missing one."""
 _MAX_SAY_TOKENS: Final = 70
 _MAX_ARGUMENT_TOKENS: Final = 220
 
@@ -47,7 +49,11 @@ def filter_allowed(tools: Sequence[ToolDefinition], choice: ToolChoice | None) -
 
 
 def decide_reply(
-    writer: TextGenerator, tools: Sequence[ToolDefinition], turns: Sequence[Turn], *, must: Literal["call", "say"] | None = None
+    writer: TextGenerator,
+    tools: Sequence[ToolDefinition],
+    turns: Sequence[Turn],
+    *,
+    must: Literal["call", "say"] | None = None,
 ) -> Reply:
     """Return the reply to a conversation; with `must`, always a call, or always a sentence.
 
@@ -56,8 +62,13 @@ def decide_reply(
     """
     request = next((turn.text for turn in reversed(turns) if turn.role == "user"), "")
     offered = shortlist(tools, request)
-    prompt = format_prompt(offered, turns)
-    line = writer.generate(prompt, _make_first_limits(offered, must or ("any" if turns[-1].role == "tool" else "first"))).text
+    prompt = format_prompt(offered, turns, is_trained=writer.has_adapter)
+    first = writer.generate(
+        prompt, _make_first_limits(offered, must or ("any" if turns[-1].role == "tool" else "first"))
+    )
+    line = first.text
+    if must is None and writer.has_adapter and line.startswith(CALL) and first.probability < MIN_CALL_PROBABILITY:
+        return Reply(intent="none")
     if line.startswith(SAY):
         return Reply(text=line.removeprefix(SAY).strip())
     intent = next((one for one in INTENTS if one == line), None)
@@ -99,7 +110,9 @@ def fill_arguments(
         values = None
     if isinstance(values, dict) and is_valid(values, schema):
         return values, written
-    required = {name: values[name] for name in schema.get("required", ()) if isinstance(values, dict) and name in values}
+    required = {
+        name: values[name] for name in schema.get("required", ()) if isinstance(values, dict) and name in values
+    }
     if required and is_valid(required, schema):
         return required, written
     return _find_smallest(schema), written
@@ -114,7 +127,9 @@ def shortlist(tools: Sequence[ToolDefinition], request: str) -> list[ToolDefinit
     return [tools[index] for index in sorted(best)]
 
 
-def _make_first_limits(tools: Sequence[ToolDefinition], kind: Literal["call", "say", "any", "first"]) -> GenerationLimits:
+def _make_first_limits(
+    tools: Sequence[ToolDefinition], kind: Literal["call", "say", "any", "first"]
+) -> GenerationLimits:
     """Return the limits of the first line: the intents are replies to a request only, not to a result."""
     call, say = f'"{CALL}" ({_join_names(tools)})', f'"{SAY}" [^\\n]+'
     intents = " | ".join(format_literal(intent) for intent in INTENTS)

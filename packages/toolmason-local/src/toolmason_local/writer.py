@@ -9,10 +9,12 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Generated text, and whether it is complete."""
+    """Generated text, whether it is complete, and how probable its beginning was."""
 
     text: str
     is_complete: bool = True
+    probability: float = 1.0
+    """Probability of the first token, whatever the grammar allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,9 @@ class GenerationLimits:
 
 class TextGenerator(Protocol):
     """Small language model that completes a prompt."""
+
+    has_adapter: bool
+    """True if the model was taught to call tools."""
 
     def generate(
         self, prompt: str, limits: GenerationLimits, on_text: Callable[[str], None] | None = None
