@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pydantic_core import from_json
-
 from toolmason import Message, ToolCall
 from toolmason_local.prompts import Turn, format_call
 
@@ -49,10 +47,4 @@ def count_calls(messages: Sequence[Message]) -> int:
 
 def get_arguments(call: ToolCall | None) -> Mapping[str, Any]:
     """Return the arguments of a call as a mapping; it is empty if they are not one."""
-    given = call.arguments if call is not None else None
-    if isinstance(given, str | bytes):
-        try:
-            given = from_json(given)
-        except ValueError:
-            return {}
-    return given if isinstance(given, Mapping) else {}
+    return {} if call is None else call.arguments
