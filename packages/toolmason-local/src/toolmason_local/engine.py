@@ -19,6 +19,8 @@ from toolmason.errors import ModelError, clip, safe_str
 from toolmason.models import Usage
 from toolmason_local.writer import Completion, GenerationLimits
 
+PROMPT_CACHE_MB: Final = 64
+"""Maximum memory for the states of earlier prompts. llama.cpp keeps up to 8 GB by default."""
 CONTEXT_TOKENS: Final = 4096
 """Maximum tokens of a prompt and its completion together."""
 
@@ -72,6 +74,7 @@ def _start_server(path: Path, adapter: Path | None) -> Any:
     settings.model.path = str(path)
     settings.n_ctx = CONTEXT_TOKENS
     settings.n_parallel = 1
+    settings.cache_ram_mib = PROMPT_CACHE_MB
     # On a busy machine with two cores, two threads are ten times slower than one: they wait for each other.
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
     settings.warmup = False

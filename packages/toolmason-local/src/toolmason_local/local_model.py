@@ -147,6 +147,8 @@ class LocalModel:
             # A small model may repeat a call for ever.
             if reply.calls and all((name, to_json(values)) not in made for name, values in reply.calls):
                 return self._make_calls(reply, writer)
+            if reply.text:
+                return _make_text_reply(choose_answer(reply.text, results[0], calls, text), writer, on_text)
         sentences = [_describe_result(writer, tools, text, result, calls) for result in results]
         return _make_text_reply("\n".join(sentences), writer, on_text)
 
@@ -181,11 +183,10 @@ def _describe_result(
     writer: LlamaSession, tools: Sequence[ToolDefinition], request: str, result: ToolResult, calls: Sequence[ToolCall]
 ) -> str:
     call = next((call for call in calls if call.id == result.call_id), None)
-    used = [tool for tool in tools if tool.name == result.name]
-    if result.error is not None or call is None or not used or len(calls) > _MAX_SENTENCES:
+    if result.error is not None or call is None or not tools or len(calls) > _MAX_SENTENCES:
         return summarize_results([result], calls)
     line = Turn("assistant", format_call(call.name, get_arguments(call)))
-    reply = decide_reply(writer, used, [Turn("user", request), line, Turn("tool", result.text)], must="say")
+    reply = decide_reply(writer, tools, [Turn("user", request), line, Turn("tool", result.text)], must="say")
     return choose_answer(reply.text, result, calls, request)
 
 
