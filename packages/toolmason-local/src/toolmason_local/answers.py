@@ -1,4 +1,4 @@
-"""Write the answers of the local model: sentences about results, and fixed texts for intents.
+"""Write the answers of the local model: sentences about results, and fixed ones for intents.
 
 The adapter writes the sentence about a result. It is used only if every number, name and code in it occurs in the
 result, the arguments or the request; otherwise the result itself is the answer, so that nothing is invented.
@@ -20,7 +20,7 @@ _MAX_LISTED_TOOLS: Final = 8
 _MAX_ARGUMENT_CHARS: Final = 80
 _NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 _NAME: Final = re.compile(r"\w*[A-Z0-9_]\w*(?:[-.:/]\w+)*")
-_TEXTS: Final[dict[str, str]] = {
+_FIXED: Final[dict[str, str]] = {
     "hello": "Hello! Ask for something that my tools can do, or say help.",
     "thanks": "You're welcome.",
     "bye": "Goodbye.",
@@ -29,8 +29,8 @@ _TEXTS: Final[dict[str, str]] = {
 
 def describe_intent(intent: Intent, tools: Sequence[ToolDefinition]) -> str:
     """Return the answer to a message that needs no call."""
-    if intent in _TEXTS:
-        return _TEXTS[intent]
+    if intent in _FIXED:
+        return _FIXED[intent]
     listed = [_describe_tool(tool) for tool in tools[:_MAX_LISTED_TOOLS]]
     if len(tools) > _MAX_LISTED_TOOLS:
         listed.append(f"and {len(tools) - _MAX_LISTED_TOOLS} more")

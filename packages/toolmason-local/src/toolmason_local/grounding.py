@@ -49,7 +49,7 @@ def copy_strings(values: Any, schema: Mapping[str, Any], request: str, root: Map
 
 
 def find_copy(text: str, request: str) -> str:
-    """Return the words of the request that a text nearly repeats, or the text."""
+    """Return the words of the request that a string nearly repeats, or the text."""
     at = request.casefold().find(text.casefold())
     if text and at >= 0 and len(request.casefold()) == len(request):
         return request[at : at + len(text)]
