@@ -165,6 +165,17 @@ class Terminal:
                 self._read(time.monotonic() + 0.1)
         return self.end()
 
+    def interrupt_until(self, text: str) -> None:
+        """Press Ctrl-C, and again if it was not seen, until a text is shown; see `interrupt`."""
+        for _ in range(5):
+            self.press(3)
+            until = time.monotonic() + 6
+            while text not in self.text and time.monotonic() < until:
+                self._read(until)
+            if text in self.text:
+                return
+        raise AssertionError(f"{text!r} was not shown. Shown was:\n{self.text}")
+
     def end(self, seconds: float = 30) -> int:
         """Wait for the command to end, and return its exit code."""
         until = time.monotonic() + seconds

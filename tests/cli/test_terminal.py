@@ -268,3 +268,90 @@ def test_ctrl_c_ends_a_call_without_a_traceback(terminal):
 
         assert shell.interrupt() == 130
         assert "Traceback" not in shell.text
+
+
+# --- Ctrl-C in a conversation --------------------------------------------------------------------
+
+CHAT = ("chat", "office:box", "--model", "offline")
+
+
+def test_ctrl_c_at_the_prompt_ends_the_conversation(terminal):
+    shell = terminal(*CHAT)
+    shell.expect("> ")
+
+    assert shell.interrupt() == 130
+    assert "Traceback" not in shell.text
+
+
+def test_the_end_of_input_at_the_prompt_ends_the_conversation_well(terminal):
+    shell = terminal(*CHAT)
+    shell.expect("> ")
+    shell.press(CTRL_D)
+
+    assert shell.end() == 0
+
+
+def test_ctrl_c_at_a_question_cancels_the_run_and_the_next_line_is_a_message(terminal):
+    shell = terminal(*CHAT)
+    shell.expect("> ")
+    shell.type("wipe the folder 'a'")
+    shell.expect("Allow this call? [y/n/edit/always]")
+    shell.interrupt_until("Cancelled. Send another message, or /quit.")
+    shell.type("get weather in the city 'Oslo'")
+    shell.expect("sunny in Oslo")
+    shell.type("/quit")
+
+    assert shell.end() == 0
+    assert "wiped" not in shell.text
+
+
+@pytest.mark.parametrize("name", ["slow", "stuck"])
+def test_ctrl_c_cancels_each_run_of_a_conversation(terminal, name):
+    shell = terminal(*CHAT)
+    for _ in range(2):
+        shell.expect("> ")
+        shell.shown = ""
+        shell.type(name)
+        shell.expect("started")
+        shell.interrupt_until("Cancelled. Send another message, or /quit.")
+    shell.expect("> ")
+
+    assert shell.interrupt() == 130
+
+
+@pytest.mark.parametrize("words", [("chat", "office:box", "slow"), ("run", "office:box", "stuck")], ids=str)
+def test_ctrl_c_ends_a_single_run(terminal, words):
+    shell = terminal(*words, "--model", "offline")
+    shell.expect("started")
+
+    assert shell.interrupt() == 130
+    assert "Traceback" not in shell.text
+
+
+def test_ctrl_c_at_the_question_of_a_single_run_ends_it(terminal):
+    shell = terminal("run", "office:box", "wipe the folder 'a'", "--model", "offline")
+    shell.expect("Allow this call?")
+
+    assert shell.interrupt() == 130
+    assert "Traceback" not in shell.text
+
+
+# --- a chat --------------------------------------------------------------------------------------
+
+
+def test_a_chat_draws_the_progress_of_a_tool_and_takes_it_away(terminal):
+    shell = terminal("chat", "office:box", "work", "--model", "offline")
+
+    shell.expect("counting")
+    shell.expect("/3")
+
+    assert shell.end() == 0
+    assert "✓ worked" in shell.text
+
+
+def test_a_chat_shows_a_failed_call_as_a_sentence(terminal):
+    shell = terminal("chat", "office:box", "pay the amount 'much'", "--model", "offline")
+
+    assert shell.end() == 0
+    assert "✗ Invalid arguments: " in shell.text
+    assert '{"error"' not in shell.text

@@ -6,11 +6,11 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -18,6 +18,7 @@ import click
 from typing_extensions import Unpack
 
 from toolmason._core.call.approval import Allow, Decision
+from toolmason._core.run.progress import OnProgress, ProgressReport
 from toolmason._core.toolbox.exchange import TextDelta
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.messages import Message
@@ -25,13 +26,14 @@ from toolmason._core.values.results import ToolResult
 from toolmason._secrets import write_private
 from toolmason._text import pluralize
 from toolmason.chat.chat import Chat
-from toolmason.chat.events import CallFinished, CallStarted, Done
+from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Done
 from toolmason.chat.memory import SqliteMemory, WindowMemory
 from toolmason.chat.reply import Reply
 from toolmason.chat.send_options import MessageInput, SendKeywords
 from toolmason.cli.approval import ask_approval
 from toolmason.cli.main import TOOL_ERROR, USAGE
-from toolmason.cli.output import echo, is_terminal, print_error, print_json, print_text
+from toolmason.cli.main_thread import ask_main_thread, on_interrupt, run_beside
+from toolmason.cli.output import echo, is_terminal, print_error, print_json, print_text, progress_bar
 from toolmason.cli.targets import fail, load_toolbox
 from toolmason.errors import ApprovalRequired, ConfigError, ToolmasonError
 from toolmason.models.by_name import LOCAL_INSTALL, model
@@ -51,6 +53,7 @@ MODEL_BY_VARIABLE: Final = {
 HELP_TEXT: Final = (
     "/tools lists the tools, /reset clears the conversation, /save FILE saves it, /load FILE loads one, /quit exits."
 )
+CANCELLED_TEXT: Final = "Cancelled. Send another message, or /quit."
 _F = TypeVar("_F", bound=Callable[..., Any])
 _RECORDER: Final[ContextVar[TraceRecorder | None]] = ContextVar("toolmason_trace", default=None)
 """Recorder whose spans are printed after each answer."""
@@ -96,10 +99,10 @@ def command(target: str | None, prompt: str | None, *, yes: bool, as_json: bool,
     with tracing(options):
         if prompt:
             quiet = as_json or not is_terminal()
-            reply = asyncio.run(send_and_show(chat, prompt, yes=yes, quiet=quiet, conversation=conversation))
+            reply = run_beside(send_and_show(chat, prompt, yes=yes, quiet=quiet, conversation=conversation))
             print_reply(reply, as_json=as_json)
             return
-        asyncio.run(_run_conversation(chat, memory, conversation, yes=yes))
+        run_beside(_run_conversation(chat, memory, conversation, yes=yes))
 
 
 def make_chat(box: Toolbox, options: Mapping[str, Any], **keywords: Any) -> Chat:
@@ -211,13 +214,22 @@ async def _run_conversation(
 ) -> None:
     echo(HELP_TEXT, err=True)
     while True:
-        try:
-            text = (await asyncio.to_thread(input, "> ")).strip()
-        except (EOFError, KeyboardInterrupt):
-            return
+        text = (await ask_main_thread(_read_message)).strip()
         if text in ("/quit", "/exit"):
             return
         await _handle_input(text, chat, memory, conversation, yes=yes)
+
+
+def _read_message() -> str:
+    """Return the next message; the end of the input is the command to exit."""
+    try:
+        return input("> ")
+    except EOFError:
+        echo()
+        return "/quit"
+    except KeyboardInterrupt:
+        echo()
+        raise
 
 
 async def _handle_input(
@@ -226,16 +238,7 @@ async def _handle_input(
     if text.startswith("/"):
         await _run_command(text, chat, memory, conversation)
     elif text:
-        try:
-            with _cancel_on_interrupt(chat, conversation):
-                reply = await send_and_show(chat, text, yes=yes, quiet=False, conversation=conversation)
-        except ToolmasonError as error:
-            print_error(str(error))
-            return
-        if reply.finish == "cancelled":
-            echo("Cancelled. Send another message, or /quit.", err=True)
-        elif reply.problem:
-            print_error(reply.problem)
+        await _answer(text, chat, conversation, yes=yes)
 
 
 async def _run_command(text: str, chat: Chat, memory: WindowMemory | SqliteMemory, conversation: str | None) -> None:
@@ -253,27 +256,20 @@ async def _run_command(text: str, chat: Chat, memory: WindowMemory | SqliteMemor
         echo(HELP_TEXT)
 
 
-@contextmanager
-def _cancel_on_interrupt(chat: Chat, conversation: str | None) -> Generator[None]:
-    """Make Ctrl-C cancel the run instead of the conversation; a second Ctrl-C ends the command."""
-    loop = asyncio.get_running_loop()
-    previous = signal.getsignal(signal.SIGINT)
-
-    def cancel_run() -> None:
-        loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, previous)
-        chat.cancel(conversation)
-
+async def _answer(text: str, chat: Chat, conversation: str | None, *, yes: bool) -> None:
     try:
-        loop.add_signal_handler(signal.SIGINT, cancel_run)
-    except (NotImplementedError, RuntimeError):  # pragma: no cover - Windows, or another thread
-        yield
+        with on_interrupt(partial(chat.cancel, conversation)):
+            reply = await send_and_show(chat, text, yes=yes, quiet=False, conversation=conversation)
+    except ToolmasonError as error:
+        print_error(str(error))
         return
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, previous)
+    except click.Abort:
+        echo(f"\n{CANCELLED_TEXT}", err=True)
+        return
+    if reply.finish == "cancelled":
+        echo(CANCELLED_TEXT, err=True)
+    elif reply.problem:
+        print_error(reply.problem)
 
 
 async def _load(memory: WindowMemory | SqliteMemory, conversation: str | None, path: str) -> None:
@@ -301,6 +297,29 @@ async def _save(chat: Chat, conversation: str | None, path: str) -> None:
         echo(f"Saved {pluralize(len(messages), 'message')} to {path}.", err=True)
 
 
+async def _stream(chat: Chat, message: MessageInput, *, quiet: bool, **options: Unpack[SendKeywords]) -> Reply:
+    """Send a message, print events, and return the reply."""
+    reply: Reply | None = None
+    with ExitStack() as bar:
+        draw: OnProgress | None = None
+        async for event in chat.stream(message, **options):
+            if isinstance(event, Done):
+                reply = event.reply
+            elif not quiet and isinstance(event, CallProgress):
+                draw = draw or bar.enter_context(progress_bar()) or _ignore
+                draw(event.progress)
+            elif not quiet:
+                bar.close()  # a line cannot be printed into the bar
+                draw = None
+                _show(event)
+    assert reply is not None  # noqa: S101 - the last event of every stream
+    return reply
+
+
+def _ignore(report: ProgressReport) -> None:
+    """Draw nothing: standard error is not a terminal."""
+
+
 async def send_and_show(
     chat: Chat, message: MessageInput, *, yes: bool, quiet: bool, **options: Unpack[SendKeywords]
 ) -> Reply:
@@ -314,13 +333,7 @@ async def send_and_show(
 
 
 async def _send(chat: Chat, message: MessageInput, *, yes: bool, quiet: bool, **options: Unpack[SendKeywords]) -> Reply:
-    reply: Reply | None = None
-    async for event in chat.stream(message, **options):
-        if isinstance(event, Done):
-            reply = event.reply
-        elif not quiet:
-            _show(event)
-    assert reply is not None  # noqa: S101 - the last event of every stream
+    reply = await _stream(chat, message, quiet=quiet, **options)
     while reply.pending:
         decisions = await _make_decisions(chat, reply, yes=yes)
         if not decisions:
@@ -351,14 +364,14 @@ def _show_result(result: ToolResult) -> None:
     if isinstance(result.error, ApprovalRequired):
         echo(f"? {result.name} is waiting for approval", fg="yellow", err=True)
         return
-    mark, color = ("✓", "green") if result.ok else ("✗", "red")
-    echo(f"{mark} {result.text[:200]}  ({result.duration * 1000:.0f} ms)", fg=color, err=True)
+    mark, color, text = ("✓", "green", result.text) if result.error is None else ("✗", "red", str(result.error))
+    echo(f"{mark} {text[:200]}  ({result.duration * 1000:.0f} ms)", fg=color, err=True)
 
 
 async def _make_decisions(chat: Chat, reply: Reply, *, yes: bool) -> list[Decision]:
     decisions: list[Decision] = []
     for request in reply.pending:
-        verdict = Allow() if yes else await asyncio.to_thread(ask_approval, chat.box, request)
+        verdict = Allow() if yes else await ask_main_thread(ask_approval, chat.box, request)
         if verdict is None:
             return []
         decisions.append(chat.box.approvals.decide(request, verdict))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import uuid
 from contextlib import closing
@@ -24,6 +23,7 @@ from toolmason.cli.commands.chat import (
     tracing,
 )
 from toolmason.cli.main import TOOL_ERROR
+from toolmason.cli.main_thread import run_beside
 from toolmason.cli.output import echo, is_terminal
 from toolmason.cli.targets import fail, load_toolbox
 from toolmason.errors import ModelError, RunTaken
@@ -83,7 +83,7 @@ def execute_run(chat: Chat, message: MessageInput, run: str | None = None, *, ye
     """Run a message to the end and print the reply; exit with a failure if the run fails or stays incomplete."""
     quiet = as_json or not is_terminal()
     try:
-        reply = asyncio.run(send_and_show(chat, message, yes=yes, quiet=quiet, run=run))
+        reply = run_beside(send_and_show(chat, message, yes=yes, quiet=quiet, run=run))
     except (ModelError, RunTaken) as error:
         fail(str(error), TOOL_ERROR)
     print_reply(reply, as_json=as_json)
