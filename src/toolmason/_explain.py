@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+from toolmason._text import suggest
 from toolmason.errors import ConfigError, ToolmasonError, clip
 
 _WRONG = (TypeError, AttributeError, LookupError, ValueError)
@@ -26,6 +28,8 @@ def explain_arguments(function: _F) -> _F:
         except _WRONG as error:
             given = None if not _is_ours(error) else _find_arguments(function, args, keywords)
             if given is None:
+                if hint := _suggest_keyword(function, error):
+                    raise TypeError(f"{error}.{hint}") from None
                 raise
             name = function.__qualname__.removesuffix(".__init__").removesuffix(".__post_init__")
             shown = ", ".join(f"{key}={clip(_describe(value))}" for key, value in given.items())
@@ -34,6 +38,16 @@ def explain_arguments(function: _F) -> _F:
             ) from error
 
     return cast("_F", wrapper)
+
+
+def _suggest_keyword(function: Callable[..., Any], error: Exception) -> str:
+    """Return the parameters nearest to a misspelt keyword, which Python names itself since 3.13, or an empty string."""
+    misspelt = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if misspelt is None or "Did you mean" in str(error) or type(error) is not TypeError:
+        return ""
+    from inspect import signature  # noqa: PLC0415 - 5 ms at start-up, needed only for an error
+
+    return suggest(misspelt[1], signature(function).parameters)
 
 
 def _is_ours(error: BaseException) -> bool:

@@ -311,3 +311,9 @@ async def test_a_stream_without_an_end_is_an_error_of_the_model():
 async def test_a_damaged_save_is_an_error_of_ours(saved):
     with pytest.raises(ToolmasonError):
         await Chat(ScriptedModel(["x"]), Toolbox()).resume(saved)
+
+
+@pytest.mark.parametrize(("cls", "word", "nearest"), [(Toolbox, "aprover", "approver"), (Chat, "sytem", "system")])
+def test_a_misspelt_keyword_is_answered_with_the_nearest(cls, word, nearest):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{word}'.*Did you mean '{nearest}'"):
+        cls("offline", **{word: "x"})

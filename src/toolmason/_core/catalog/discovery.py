@@ -17,6 +17,7 @@ from toolmason._core.catalog.resources import Resource
 from toolmason._core.define.decorators import Declaration, get_declaration
 from toolmason._core.define.signature import unwrap_function
 from toolmason._core.define.tool import FunctionTool, Tool, make_tool
+from toolmason._text import suggest_name
 from toolmason.errors import ConfigError, DefinitionError, DuplicateTool
 
 MemberKind: TypeAlias = Literal["tool", "prompt", "resource"]
@@ -149,7 +150,8 @@ def _get_attribute(module: ModuleType, name: str, module_path: str, target: str)
     value: Any = module
     for part in name.split(".") if name else ():
         if not hasattr(value, part):
-            raise ConfigError(f"{target!r}: {module_path!r} has no {part!r}. Check the name after the colon.")
+            hint = suggest_name(part, dir(value), "Check the name after the colon.")
+            raise ConfigError(f"{target!r}: {module_path!r} has no {part!r}. {hint}")
         value = getattr(value, part)
     return value
 
@@ -168,7 +170,10 @@ def load_module(name: str, target: str) -> ModuleType:
     """
     if not name or not all(part.isidentifier() for part in name.split(".")):
         raise ConfigError(f"{target!r} is not a module path. Use `package.module:name` or `path/file.py:name`.")
-    return import_module(name, target, "Check the spelling, or run from the project's folder.")
+    here = (path.stem for path in Path().glob("*") if path.suffix == ".py" or (path / "__init__.py").is_file())
+    return import_module(
+        name, target, suggest_name(name, here, "Check the spelling, or run from the project's folder.")
+    )
 
 
 def import_module(name: str, target: str, missing_hint: str) -> ModuleType:
@@ -199,7 +204,8 @@ def _describe_error(error: BaseException) -> str:
 
 def _load_file(path: Path, target: str) -> ModuleType:
     if not path.is_file():
-        raise ConfigError(f"{target!r}: file {str(path)!r} does not exist. Check the path.")
+        hint = suggest_name(path.name, (other.name for other in path.parent.glob("*.py")), "Check the path.")
+        raise ConfigError(f"{target!r}: file {str(path)!r} does not exist. {hint}")
     name = path.stem
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
