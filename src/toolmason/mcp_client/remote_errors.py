@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import anyio
 import httpx2
@@ -29,6 +30,13 @@ _NO_BACK_CHANNEL: Final = "has no back-channel for server-initiated requests"
 
 _UNSUPPORTED_VERSION: Final = "Unsupported protocol version from the server: "
 """Start of the SDK's message about a server of an unknown protocol version."""
+
+
+_NOT_CONNECTED: Final = "ConnectError: "
+"""Start of the reason if nothing listens at an address; the transport passes the error on as a text."""
+_NOT_AN_ENDPOINT: Final = frozenset({404, 405, 501})
+_NOT_A_STREAM: Final = ("Unexpected content type", "text/event-stream")
+"""Parts of the SDK's messages about a response that is not of the protocol."""
 
 
 class ConnectionLost(Exception):
@@ -71,6 +79,17 @@ def format_reason(error: BaseException) -> str:
     if isinstance(error, httpx2.HTTPStatusError):
         return f"the server returned HTTP {error.response.status_code}"
     return clip(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, 300)
+
+
+def add_address(reason: str, status: int | None, url: str) -> str:
+    """Return the reason why a server cannot be reached over HTTP, with its address but without secrets in the URL."""
+    parts = urlsplit(url)
+    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    if reason.startswith(_NOT_CONNECTED):
+        return f"cannot connect to {address}: {reason.removeprefix(_NOT_CONNECTED)}"
+    if status in _NOT_AN_ENDPOINT or any(word in reason for word in _NOT_A_STREAM):
+        return f"{address} answered, but it is not an MCP endpoint ({reason}). Check the path, which is often /mcp"
+    return reason
 
 
 def format_reason_with_stderr(error: BaseException) -> str:

@@ -24,7 +24,13 @@ from toolmason.errors import RemoteError
 from toolmason.mcp_client.calls.callbacks import make_callbacks
 from toolmason.mcp_client.calls.forwarding import ForwardedRequests, send_raw
 from toolmason.mcp_client.calls.tasks import TasksExtension
-from toolmason.mcp_client.remote_errors import ConnectionLost, find_connection_loss, find_root_cause, format_reason
+from toolmason.mcp_client.remote_errors import (
+    ConnectionLost,
+    add_address,
+    find_connection_loss,
+    find_root_cause,
+    format_reason,
+)
 from toolmason.mcp_client.sdk_spans import IS_OWN_REQUEST
 from toolmason.mcp_client.server_options import ServerSpec
 from toolmason.mcp_client.transport.http import BoundedTransport, open_http_streams
@@ -187,6 +193,8 @@ class UpstreamSession:
             return RemoteError(self.server.name, "authorize", reason)
         if status is not None and f"{status}" not in reason:
             reason = f"{reason} (HTTP {status})"
+        if self.server.url:
+            reason = add_address(reason, status, self.server.url)
         return RemoteError(self.server.name, "connect", reason, stderr=self.last_stderr_line, retryable=True)
 
     @asynccontextmanager

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Final, Literal, TypedDict, Unpack
 
 from toolmason._core.define.decorators import show_keywords
 from toolmason._core.toolbox.toolbox import Toolbox
@@ -36,6 +36,10 @@ class HttpOptions(TypedDict, total=False):
     state_key: str | bytes | None
 
 
+LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "::1")
+"""Hosts that other machines cannot reach."""
+
+
 def _serve_http(
     box: Toolbox,
     grace: float,
@@ -49,7 +53,7 @@ def _serve_http(
     if type(port) is not int or not 0 <= port <= 65535:  # noqa: PLR2004 - the valid ports
         raise ConfigError(f"port={port!r} must be an integer from 0 to 65535; 0 picks a free port.")
     if allowed_hosts is None:
-        if host not in ("127.0.0.1", "localhost", "::1"):
+        if host not in LOOPBACK_NAMES:
             raise ConfigError(
                 f"serve(host={host!r}) opens the server to other machines. Set allowed_hosts=['tools.example.com'] to "
                 f"the names that clients use, and auth= to check who may call."
@@ -60,7 +64,7 @@ def _serve_http(
     server = make_http_server(asgi_app(box, allowed_hosts=allowed_hosts, **app_options), host, port, grace, started)
     _run_until_signal(server.run, lambda: setattr(server, "should_exit", True))
     if not server.started:
-        raise ConfigError(f"Cannot listen on {host}:{port}. Is the port in use? Choose another with port=.")
+        raise ConfigError(f"Cannot listen on {host}:{port}. Is the port in use? Choose another port.")
     # Another thread that is not a daemon would keep the process from exiting.
     main_thread = threading.main_thread()
     _exit_if_stuck(any(not thread.daemon and thread is not main_thread for thread in threading.enumerate()))
