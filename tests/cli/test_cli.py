@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fork_server import COMMAND
+from toolmason.cli.main import COMMANDS, GROUPS
 
 APP = '''
 from typing import Annotated, Literal
@@ -207,13 +208,13 @@ def test_key_json_is_taken_as_json(toolmason):
 
 
 def test_an_object_after_json_is_the_arguments_and_single_ones_win_over_it(toolmason):
-    done = toolmason("call", "app:box", "show", "--json", '{"whole": 5, "words": ["a"]}', "whole=6")
+    done = toolmason("call", "app:box", "show", "--arguments", '{"whole": 5, "words": ["a"]}', "whole=6")
 
     assert shown(done).items() >= {"whole": 6, "words": ["a"]}.items()
 
 
 def test_a_list_begun_in_an_object_goes_on_with_single_arguments(toolmason):
-    done = toolmason("call", "app:box", "show", "--json", '{"words": ["a"], "counts": [1]}', "words=b", "counts=2")
+    done = toolmason("call", "app:box", "show", "--arguments", '{"words": ["a"], "counts": [1]}', "words=b", "counts=2")
 
     assert shown(done).items() >= {"words": ["a", "b"], "counts": [1, 2]}.items()
 
@@ -255,7 +256,7 @@ def test_a_tool_may_be_called_from_a_file_and_without_a_toolbox(toolmason, targe
         ["call", "app:box", "get_weather", "--json", "city=Prague", "unit=f"],
         ["call", "app:box", "--json", "get_weather", "city=Prague", "unit=f"],
         ["call", "--json", "app:box", "get_weather", "city=Prague", "unit=f"],
-        ["call", "app:box", "get_weather", "--json", '{"city": "Prague", "unit": "f"}', "--json"],
+        ["call", "app:box", "get_weather", "--arguments", '{"city": "Prague", "unit": "f"}', "--json"],
     ],
     ids=["last", "before the arguments", "before the name", "first", "both"],
 )
@@ -294,8 +295,8 @@ def test_json_prints_a_failure_as_json_too_and_keeps_the_exit_code(toolmason):
         (["call", "app:box", "show", "whole=many"], 2, "whole"),
         (["call", "app:box", "show", "word"], 2, "'word'"),
         (["call", "app:box", "show", "whole:=[1"], 2, "whole"),
-        (["call", "app:box", "show", "--json", '{"whole": 5'], 2, "JSON"),
-        (["call", "app:box", "show", "--json", '{"words": "a"}', "words=b"], 2, "words"),
+        (["call", "app:box", "show", "--arguments", '{"whole": 5'], 2, "JSON"),
+        (["call", "app:box", "show", "--arguments", '{"words": "a"}', "words=b"], 2, "words"),
         (["call", "app:box", "slow", "--timeout", "soon"], 2, "timeout"),
         (["call", "app:box"], 2, "NAME"),
         (["call"], 2, "NAME"),
@@ -345,3 +346,38 @@ def test_the_version_is_told(toolmason):
 
     assert done.returncode == 0
     assert "toolmason" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["lst"], "No such command 'lst'. Did you mean 'list'?"),
+        (["mcp", "helth"], "No such command 'helth'. Did you mean 'health'?"),
+        (["runs", "rezume"], "No such command 'rezume'. Did you mean 'resume'?"),
+        (["list", "ofice.py"], "Did you mean 'office.py'?"),
+        (["list", "ofice:box"], "Did you mean 'office'?"),
+        (["list", "office.py:bx"], "Did you mean 'box'?"),
+    ],
+    ids=" ".join,
+)
+def test_the_nearest_command_file_module_or_object_is_suggested(run, words, hint):
+    done = run(*words)
+
+    assert done.returncode in (2, 3)
+    assert hint in done.stderr
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS, "mcp list", "mcp call", "mcp health", "mcp lock", "runs resume"])
+def test_each_help_page_has_examples_that_fit_80_columns(run, name):
+    done = run(*name.split(), "--help", COLUMNS="80")
+
+    shown = done.stdout.partition("Examples:\n")[2]
+    assert f"  toolmason {name}" in shown
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+
+
+def test_the_commands_are_grouped_and_the_exit_codes_are_in_the_help(run):
+    shown = run("--help").stdout
+
+    assert all(f"{heading}:\n" in shown for heading in GROUPS)
+    assert "130 Ctrl-C" in shown

@@ -4,12 +4,15 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from fork_server import COMMAND
 
+TOKEN = "0123456789abcdef0123"  # noqa: S105 - of a server of these tests
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 
 
@@ -83,7 +86,7 @@ def test_a_list_without_a_server_that_is_down_says_so(run, place):
 
     assert done.returncode == 1
     assert done.stdout.startswith("echo(text?: string)")
-    assert "Error: Server 'down' does not answer" in done.stderr
+    assert "Error: Server 'down' cannot be used: " in done.stderr
 
 
 def test_what_a_server_offers_is_approved_into_the_lock(run, place):
@@ -137,6 +140,9 @@ def test_a_server_that_nothing_names_is_approved_under_a_name(run, place):
         (("mcp", "list", "--stdio", "x", "--config", "mcp.json"), 2, "Use one of them."),
         (("mcp", "list", "--config", "mcp.json", "--header", "a=b"), 2, "--header needs --url."),
         (("mcp", "list", "--url", "http://127.0.0.1:9/mcp", "--header", "x"), 2, "Invalid --header 'x'"),
+        (("mcp", "list", "--config", "mcp.json", "--token-env", "T"), 2, "--token-env needs --url."),
+        (("mcp", "list", "--url", "http://127.0.0.1:9/mcp", "--token-env", "NOT_SET"), 2, "'NOT_SET' is not set."),
+        (("mcp", "list", "--url", "http://127.0.0.1:9/mcp"), 1, "cannot connect to http://127.0.0.1:9/mcp"),
         (("mcp", "call", "nothing", "--config", "mcp.json"), 3, "No tool named 'nothing'"),
         (("mcp", "lock", "other", "--config", "mcp.json"), 3, "Unknown server 'other'"),
         (("mcp", "list", "--config", "missing.json"), 2, "missing.json"),
@@ -154,11 +160,100 @@ def test_what_is_wrong_is_said(run, place, words, code, said):
     assert "Traceback" not in done.stderr
 
 
+class _NoEndpoint(BaseHTTPRequestHandler):
+    """A web server without MCP: `/health` answers in plain text, other paths are not found."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.send_response(200 if self.path == "/health" else 404)
+        self.send_header("content-type", "text/plain")
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    do_GET = do_POST  # noqa: N815 - the name that the base class calls
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.mark.parametrize("path", ["health", "nope"])
+def test_an_address_that_is_not_an_endpoint_is_one_line_with_the_address_and_a_hint(run, place, path):
+    with HTTPServer(("127.0.0.1", 0), _NoEndpoint) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        done = run("mcp", "list", "--url", f"http://127.0.0.1:{web.server_port}/{path}?key=secret", cwd=place)
+        web.shutdown()
+
+    assert done.returncode == 1
+    assert f":{web.server_port}/{path} answered, but it is not an MCP endpoint" in done.stderr
+    assert "Check the path, which is often /mcp." in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "secret" not in done.stderr
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    """The address of a served tool that needs a token."""
+    (tmp_path / "desk.py").write_text(
+        'from toolmason import tool\n\n\n@tool\ndef ping() -> str:\n    """Ping."""\n    return "pong"\n'
+    )
+    environment = {**os.environ, "TOOLMASON_TOKEN": TOKEN}
+    line = [COMMAND, "serve", "desk.py", "--transport", "http", "--port", "0"]
+    process = subprocess.Popen(line, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    yield process.stderr.readline().strip().removeprefix("Serving 1 tool on ")
+    process.kill()
+    process.wait()
+    process.stderr.close()
+
+
+def test_a_token_comes_from_the_environment_or_from_a_header_in_either_form(run, place, guarded, monkeypatch):
+    monkeypatch.setenv("PING_TOKEN", TOKEN)
+    refused = run("mcp", "list", "--url", guarded, cwd=place)
+    called = [
+        run("mcp", "call", "ping", "--url", guarded, *words, cwd=place)
+        for words in (
+            ("--token-env", "PING_TOKEN"),
+            ("--header", f"Authorization: Bearer {TOKEN}"),
+            ("--header", f"Authorization=Bearer {TOKEN}"),
+        )
+    ]
+
+    assert refused.returncode == 1
+    assert len(refused.stderr.splitlines()) == 1
+    assert "Add --token-env VARIABLE, or --header 'Authorization: Bearer …'." in refused.stderr
+    assert [(done.returncode, done.stdout) for done in called] == [(0, "pong\n")] * 3
+
+
+def test_a_header_that_cannot_be_read_is_not_shown_in_full(run, place):
+    done = run("mcp", "list", "--url", "http://127.0.0.1:9/mcp", "--header", f"Authorization {TOKEN}", cwd=place)
+
+    assert done.returncode == 2
+    assert TOKEN not in done.stderr
+
+
+def test_a_call_of_a_server_takes_the_options_of_a_call(run, place):
+    words = ("mcp", "call", "echo", "--config", "mcp.json", "--arguments", '{"text": "hi"}')
+
+    assert run(*words, "--timeout", "30", "--yes", cwd=place).stdout == "hi\n"
+    assert 'would run: echo {"text": "hi"}' in run(*words, "--dry-run", cwd=place).stdout
+
+
+def test_a_dead_server_of_a_target_fails_the_list_as_it_fails_the_list_of_servers(run, place):
+    (place / "mcp.json").write_text(json.dumps({"mcpServers": {"dead": {"command": "no-such-command"}}}))
+
+    done = run("list", "mcp.json", cwd=place)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: Server 'dead' cannot be used: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_call_of_a_server_that_is_down_says_so(run, place):
     done = run("mcp", "call", "echo", "text=hi", "--stdio", f"{sys.executable} -c pass", cwd=place)
 
     assert done.returncode == 1
-    assert "Error: Server 'server' does not answer" in done.stderr
+    assert "Error: Server 'server' cannot be used: " in done.stderr
     assert "No tool named" not in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -92,7 +92,9 @@ def test_a_host_that_others_reach_needs_its_names(tmp_path: Path):
     words = [str(tmp_path / "desk.py"), "--transport", "http", "--host", "0.0.0.0"]  # noqa: S104 - it is refused
     done = CliRunner(env={"TOOLMASON_TOKEN": ""}).invoke(command, words)
 
-    assert "allowed_hosts" in str(done.exception)
+    assert done.exit_code == 2
+    assert "Add --allowed-host" in done.output
+    assert "allowed_hosts" not in done.output
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.sample_tools import OFFICE
+
 CTRL_D = 4
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 
@@ -59,6 +61,45 @@ def test_a_long_line_is_not_broken_by_words(terminal):
 
     assert shell.end() == 0
     assert "x" * 300 in shell.text
+
+
+def test_a_table_fits_80_columns_with_one_line_for_each_tool(terminal, tmp_path):
+    (tmp_path / "wide.py").write_text(
+        "from toolmason import tool\n\n\n@tool\ndef send_mail(to: str, subject: str, body: str, urgent: bool = False, "
+        'attachments: tuple[str, ...] = ()) -> None:\n    """Send a mail to a lot of people who did not ask for it, '
+        'and wait until all of them have sent an answer."""\n'
+    )
+    shell = terminal("list", "wide.py", cwd=tmp_path, COLUMNS="80")
+
+    assert shell.end() == 0
+    heading, row = shell.text.rstrip().splitlines()
+    assert row.startswith("send_mail ")
+    assert row.count("…") == 2
+    assert max(len(heading), len(row)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("list",), "get_weather(city: string"),
+        (("call", "record"), '"Ada"'),
+        (("call", "work", "steps=1"), "worked"),
+        (("chat", "work", "--model", "offline"), "worked"),
+    ],
+    ids=str,
+)
+def test_a_terminal_without_rich_gets_plain_text(terminal, tmp_path, words, shown):
+    # click comes with other packages, such as uvicorn; rich does not.
+    (tmp_path / "plain.py").write_text(
+        "import sys\n\n"
+        "sys.modules.update({name: None for name in ['rich', *sys.modules] if name.split('.')[0] == 'rich'})\n"
+        f"{OFFICE}"
+    )
+    shell = terminal(words[0], "plain.py", *words[1:], cwd=tmp_path)
+
+    assert shell.end() == 0
+    assert shown in shell.text
+    assert "Traceback" not in shell.text
 
 
 # --- approval ----------------------------------------------------------------------------------
@@ -355,3 +396,12 @@ def test_a_chat_shows_a_failed_call_as_a_sentence(terminal):
     assert shell.end() == 0
     assert "✗ Invalid arguments: " in shell.text
     assert '{"error"' not in shell.text
+
+
+def test_a_server_on_a_terminal_says_that_it_waits_for_a_client(terminal):
+    shell = terminal("serve", "office:box")
+    shell.expect("Serving 10 tools over standard input and output")
+    shell.expect("--transport http")
+
+    assert shell.interrupt() in (0, 130)
+    assert "Traceback" not in shell.text

@@ -15,21 +15,28 @@ except ImportError as missing:
 
 from toolmason.errors import Abort, ToolCallError, ToolmasonError
 
-COMMANDS = {
-    "build": "Write the manifest of a package.",
-    "call": "Call one tool.",
-    "check": "Find mistakes in tools before they run.",
-    "diff": "Compare two lists of tools.",
-    "doctor": "Run misbehaving models and servers against tools.",
-    "chat": "Chat with a model that calls the tools of a target.",
-    "list": "List the tools of a target, or show one of them.",
-    "mcp": "Inspect MCP servers and use their tools.",
-    "lock": "Write the approved definitions to a lock file.",
-    "new": "Write a starter project.",
-    "run": "Run one prompt with the tools of a target.",
-    "runs": "Show the runs of a journal, and resume them.",
-    "serve": "Serve the tools of a target over MCP.",
+GROUPS = {
+    "Use tools": {
+        "call": "Call one tool.",
+        "list": "List the tools of a target, or show one of them.",
+        "mcp": "Inspect MCP servers and use their tools.",
+        "new": "Write a starter project.",
+        "serve": "Serve the tools of a target over MCP.",
+    },
+    "Ask a model": {
+        "chat": "Chat with a model that calls the tools of a target.",
+        "run": "Run one prompt with the tools of a target.",
+        "runs": "Show the runs of a journal, and resume them.",
+    },
+    "Check tools": {
+        "build": "Write the manifest of a package.",
+        "check": "Find mistakes in tools before they run.",
+        "diff": "Compare two lists of tools.",
+        "doctor": "Run misbehaving models and servers against tools.",
+        "lock": "Write the approved definitions to a lock file.",
+    },
 }
+COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 """Subcommands and their help lines; the module of the same name defines `command`."""
 
 # Exit codes.
@@ -49,7 +56,26 @@ class _OutputClosed(Exception):
     """The reader of standard output has gone. Not an `OSError`, because click would exit with a failure."""
 
 
-class _LazyGroup(click.Group):
+def examples(*lines: str) -> str:
+    """Return the end of a help page: commands to copy, which click does not wrap."""
+    return "\n".join(("\b", "Examples:", *(f"  toolmason {line}" for line in lines)))
+
+
+class SuggestingGroup(click.Group):
+    """A group that names the nearest subcommand for a misspelt one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the subcommand of the first argument; fail with the nearest name if it does not exist."""
+        known = self.list_commands(ctx)
+        if not ctx.resilient_parsing and args and args[0] not in known and not args[0].startswith("-"):
+            hint = import_module("toolmason._text").suggest(args[0], known)
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+class _LazyGroup(SuggestingGroup):
     """A group that imports a subcommand on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -73,11 +99,17 @@ class _LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # The default implementation imports every subcommand for its help line.
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
+        for heading, commands in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl(list(commands.items()))
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples("new my-tools", "list app.py", "call app.py get_weather city=Prague", "chat app.py --model offline")
+    + "\n\nExit codes: 0 success, 1 the tool or check failed, 2 wrong usage, 3 not found, 130 Ctrl-C.",
+)
 @click.version_option(package_name="toolmason")
 def cli() -> None:
     """Write a tool once, as a typed Python function; use it anywhere.

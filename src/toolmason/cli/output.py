@@ -11,8 +11,9 @@ import traceback
 import warnings
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 from typing_extensions import override
@@ -44,6 +45,14 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
+def can_draw(stream: TextIO) -> bool:
+    """Return True if tables, colors and bars can be drawn: on a terminal, if rich is installed.
+
+    Other packages install click, so that the command may run without `toolmason[cli]`.
+    """
+    return stream.isatty() and find_spec("rich") is not None
+
+
 def escape_controls(text: str) -> str:
     """Return text that cannot control the terminal, or hide or reorder what it shows."""
     return escape_hidden(text.replace("\r\n", "\n"), keep=_KEPT_CHARACTERS, strict=False)
@@ -61,6 +70,8 @@ def escape_unhandled() -> None:
     sys.excepthook = _show_exception
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_LogFormatter("%(levelname)s: %(message)s"))
+        # The errors of the MCP SDK, with stacks, are about failures that the command reports itself.
+        logging.lastResort.addFilter(lambda record: record.name.partition(".")[0] != "mcp")
 
 
 def _format_warning(
@@ -85,7 +96,10 @@ class _LogFormatter(logging.Formatter):
 
 def print_text(text: str) -> None:
     """Print a result: unchanged into a pipe; escaped, with colored JSON, on a terminal."""
-    if not is_terminal():
+    if not can_draw(sys.stdout):
+        if is_terminal():
+            echo(text)
+            return
         # `click.echo` strips escape sequences, but a pipe must receive the unchanged result.
         sys.stdout.write(f"{text}\n")
         return
@@ -133,7 +147,7 @@ def progress_bar() -> Generator[OnProgress | None]:
         bar.update(bar.task_ids[0], completed=done, total=total, description=text)
 
     try:
-        yield draw if sys.stderr.isatty() else None
+        yield draw if can_draw(sys.stderr) else None
     finally:
         if bar is not None:
             bar.stop()
@@ -157,15 +171,18 @@ def _make_progress() -> Progress:
 
 def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows; on a terminal as a table with headings."""
-    if is_terminal():
+    if can_draw(sys.stdout):
         print_table(headings, rows)
         return
     for row in rows:
         echo("  ".join(cell for cell in row if cell).replace("\n", "\\n"))
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows as a table; the column of a heading that begins with `~` is of numbers."""
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, one_line: bool = False) -> None:
+    """Print rows as a table; the column of a heading that begins with `~` is of numbers.
+
+    With `one_line`, cells after the first are truncated to the width of the terminal, instead of wrapped.
+    """
     from rich.table import Table  # noqa: PLC0415 - 60 ms at start-up, needed only on a terminal
     from rich.text import Text  # noqa: PLC0415 - as above
 
@@ -174,7 +191,10 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_column(heading, overflow="fold", justify="right" if heading.startswith("~") else "left")
     table.columns[0].style = "cyan"
     for row in rows:
-        table.add_row(*(Text(escape_controls(cell), style=_STYLES.get(cell, "")) for cell in row))
+        cells = [Text(escape_controls(cell), style=_STYLES.get(cell, "")) for cell in row]
+        for cell in cells[1:] if one_line else ():
+            cell.no_wrap, cell.overflow = True, "ellipsis"
+        table.add_row(*cells)
     make_console().print(table)
 
 

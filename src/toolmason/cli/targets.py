@@ -26,11 +26,13 @@ from toolmason._core.run.call_log import CALL_LOG
 from toolmason._core.toolbox.discover import discover
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._text import suggest_name
-from toolmason.cli.main import NOT_FOUND
+from toolmason.cli.main import NOT_FOUND, TOOL_ERROR
 from toolmason.cli.output import print_error
 from toolmason.errors import ConfigError, UnknownTool
 from toolmason.mcp_client.source import McpServer
 
+_SERVER_FAILURE: Final = "server %r %s: %s"
+"""Log message about a server that cannot be used or refreshed."""
 _CONFIG_SUFFIXES: Final = frozenset({".json", ".toml", ".properties"})
 
 
@@ -61,10 +63,11 @@ def is_target(word: str) -> bool:
     return ":" in word or "/" in word or word.endswith(".py")
 
 
-def load_toolbox(target: str | None, *, logs_failures: bool = False) -> Toolbox:
+def load_toolbox(target: str | None, *, logs_failures: bool = False, reports_servers: bool = False) -> Toolbox:
     """Load a target, or the installed tools if it is None; exit with "not found" if the target does not exist.
 
-    Most commands print the failures of tools themselves; one that does not lets them be logged.
+    Most commands print the failures of tools themselves; one that does not lets them be logged. A command that also
+    prints the servers that fail sets `reports_servers`.
     """
     if logging.lastResort is not None and not logs_failures:
         logging.lastResort.addFilter(_is_not_about_a_call)
@@ -73,12 +76,12 @@ def load_toolbox(target: str | None, *, logs_failures: bool = False) -> Toolbox:
     if config.experimental:
         allow_experimental()
     if target is None:
-        return connect_servers(discover(config=config))
+        return connect_servers(discover(config=config), reports=reports_servers)
     # A target names all the tools that the command may use.
     config = config.without_servers()
     try:
         if is_server_config(target):
-            return connect_servers(Toolbox(*McpServer.from_config(target), config=config))
+            return connect_servers(Toolbox(*McpServer.from_config(target), config=config), reports=reports_servers)
         if is_manifest(target):
             return Toolbox(_load_manifest(target), config=config)
         found = load_target(target)
@@ -88,12 +91,16 @@ def load_toolbox(target: str | None, *, logs_failures: bool = False) -> Toolbox:
         box = _find_only_toolbox(found, target)
         found = found if box is None else box
     if isinstance(found, Toolbox):
-        return connect_servers(found)
+        return connect_servers(found, reports=reports_servers)
     return Toolbox(make_instance(found) if isinstance(found, type) else found, config=config)
 
 
 def _is_not_about_a_call(record: logging.LogRecord) -> bool:
     return record.name != CALL_LOG.name
+
+
+def _is_not_about_a_server(record: logging.LogRecord) -> bool:
+    return record.msg != _SERVER_FAILURE
 
 
 def _find_only_toolbox(module: ModuleType, target: str) -> Toolbox | None:
@@ -110,14 +117,29 @@ def _find_only_toolbox(module: ModuleType, target: str) -> Toolbox | None:
     return next((box for _, box in boxes.values()), None)
 
 
-def connect_servers(box: Toolbox) -> Toolbox:
-    """Connect the servers of a toolbox, if any, until the command ends."""
+def connect_servers(box: Toolbox, *, reports: bool = False) -> Toolbox:
+    """Connect the servers of a toolbox, if any, until the command ends.
+
+    `reports` says that the command prints the servers that fail, so they are not logged as well.
+    """
+    if reports and logging.lastResort is not None:
+        logging.lastResort.addFilter(_is_not_about_a_server)
     if box.servers:
         remotes = get_state(box).remotes
         # Not `box.close_sync`: the target may be a view, which leaves the connections to its toolbox.
         click.get_current_context().call_on_close(lambda: run_blocking(remotes.aclose()))
         box.list_sync()
     return box
+
+
+def fail_if_down(box: Toolbox, sign_in_hint: str = "") -> None:
+    """Print the servers that cannot be used, and exit if there are any."""
+    down = {name: state for name, state in box.health_sync().items() if not state}
+    for name, state in down.items():
+        hint = sign_in_hint if state.needs_auth else ""
+        print_error(f"Server {name!r} cannot be used: {str(state.error).rstrip('.')}. {hint}".rstrip())
+    if down:
+        raise click.exceptions.Exit(TOOL_ERROR)
 
 
 def load_servers(target: str) -> list[McpServer]:
@@ -199,7 +221,9 @@ def parse_arguments(words: Iterable[str], documents: Iterable[str], schema: Mapp
             continue
         key, equals, value = word.partition("=")
         if not equals or not key.rstrip(":"):
-            raise click.UsageError(f"{word!r} is not an argument. Write key=value, key:=json, or - for standard input.")
+            raise click.UsageError(
+                f"{word!r} is not an argument. Write key=value, key:=json, --arguments OBJECT, or - for standard input."
+            )
         name = key.removesuffix(":")
         _check_parameter(name, schema)
         converted = _parse_json(value, word) if name != key else _convert_argument(name, value, schema, arguments)

@@ -7,13 +7,13 @@ import click
 from toolmason._text import pluralize
 from toolmason.build.compare.drift import Drift, find_drift
 from toolmason.build.manifest.package_manifest import ManifestFile, build_target, locate_package, write_file
-from toolmason.cli.main import DRIFT, NOT_FOUND
+from toolmason.cli.main import DRIFT, NOT_FOUND, examples
 from toolmason.cli.output import echo, print_json, print_rows
 from toolmason.cli.targets import fail, is_importable
 from toolmason.errors import ConfigError
 
 
-@click.command("build")
+@click.command("build", epilog=examples("build my_tools", "build src/my_tools --check"))
 @click.argument("package")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if the manifest is out of date.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Modules to skip, such as 'shop.tests.*'.")

@@ -3,77 +3,74 @@
 from __future__ import annotations
 
 import json
-from itertools import zip_longest
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 from pydantic_core import to_jsonable_python
 
 from toolmason._core.call.approval import Allow
+from toolmason._core.define.tool import Tool
 from toolmason._core.toolbox.approvals import DryRun
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.results import ToolResult
 from toolmason.cli.approval import ask_approval
 from toolmason.cli.complete import complete_call
-from toolmason.cli.main import TOOL_ERROR, USAGE
+from toolmason.cli.main import TOOL_ERROR, USAGE, examples
 from toolmason.cli.output import print_error, print_json, print_text, progress_bar
 from toolmason.cli.targets import get_tool, load_toolbox, parse_arguments, split_words
 from toolmason.errors import ApprovalRequired, InvalidArguments
 
-
-class _CallCommand(click.Command):
-    """A command whose `--json` takes a value only if a JSON object follows."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        pairs = zip_longest(args, args[1:], fillvalue="")
-        is_flag_only = [arg == "--json" and not after.lstrip().startswith("{") for arg, after in pairs]
-        return super().parse_args(
-            ctx, ["--json=" if flag_only else arg for arg, flag_only in zip(args, is_flag_only, strict=True)]
-        )
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
-@click.command("call", cls=_CallCommand)
-@click.argument("words", nargs=-1, metavar="[TARGET] NAME [ARGUMENTS]...", shell_complete=complete_call)
-@click.option(
-    "--json",
-    "documents",
-    multiple=True,
-    is_flag=False,
-    flag_value="",
-    metavar="[OBJECT]",
-    help="Without a value: print the whole result as JSON. With an object: read arguments from it.",
+def call_options(function: _F) -> _F:
+    """Add the options of a command that calls a tool."""
+    for add in (
+        click.option("--dry-run", is_flag=True, help="Print what would run, without running it."),
+        click.option("--yes", is_flag=True, help="Approve the call without asking."),
+        click.option("--timeout", type=float, metavar="SECONDS", help="Maximum seconds for the call."),
+        click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON."),
+        click.option(
+            "--arguments", "documents", multiple=True, metavar="OBJECT", help="JSON object to read arguments from."
+        ),
+    ):
+        function = add(function)
+    return function
+
+
+@click.command(
+    "call",
+    epilog=examples(
+        "call app.py get_weather city=Prague days:=3",
+        'call app.py get_weather --arguments \'{"city": "Prague"}\' --json',
+        "call app.py drop_table table=orders --dry-run",
+    ),
 )
-@click.option("--timeout", type=float, help="Maximum seconds for the call.")
-@click.option("--yes", is_flag=True, help="Approve the call without asking.")
-@click.option("--dry-run", is_flag=True, help="Print what would run, without running it.")
-def command(
-    words: tuple[str, ...], documents: tuple[str, ...], timeout: float | None, *, yes: bool, dry_run: bool
-) -> None:
+@click.argument("words", nargs=-1, metavar="[TARGET] NAME [ARGUMENTS]...", shell_complete=complete_call)
+@call_options
+def command(words: tuple[str, ...], **options: Any) -> None:
     """Call the tool NAME of TARGET with key=value, key:=json, or - for JSON on standard input.
 
     If you omit TARGET, NAME is a tool of an installed plugin.
     """
     target, name, arguments = split_words(words)
     box = load_toolbox(target)
-    tool = get_tool(box, name)
-    objects = [text for text in documents if text]
-    values = parse_arguments(arguments, objects, tool.definition.input_schema)
-    as_json = "" in documents
-    if dry_run:
-        _show_plan(box, tool.name, values, as_json=as_json)
+    run_call(box, get_tool(box, name), arguments, options)
+
+
+def run_call(box: Toolbox, tool: Tool, words: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Run a call as `call_options` say, print its result, and exit with the matching code."""
+    name, as_json, yes = tool.name, options["as_json"], options["yes"]
+    values = parse_arguments(words, options["documents"], tool.definition.input_schema)
+    if options["dry_run"]:
+        _show_plan(box, name, values, as_json=as_json)
         return
-    options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-    run_call(box, tool.name, values, options, as_json=as_json, yes=yes)
-
-
-def run_call(
-    box: Toolbox, name: str, values: dict[str, Any], options: dict[str, Any], *, as_json: bool, yes: bool = False
-) -> None:
-    """Run a call, print its result, and exit with the matching code."""
+    limit: dict[str, Any] = {} if options["timeout"] is None else {"timeout": options["timeout"]}
     with progress_bar() as on_progress:
-        result = box.call_sync(name, values, on_progress=on_progress, **options)
+        result = box.call_sync(name, values, on_progress=on_progress, **limit)
     if isinstance(result.error, ApprovalRequired):
-        result = _resume_with_decision(box, result, options, yes=yes)
+        result = _resume_with_decision(box, result, limit, yes=yes)
     if as_json:
         print_json(_make_entry(result))
     elif result.error is None:

@@ -31,7 +31,7 @@ from toolmason.chat.memory import SqliteMemory, WindowMemory
 from toolmason.chat.reply import Reply
 from toolmason.chat.send_options import MessageInput, SendKeywords
 from toolmason.cli.approval import ask_approval
-from toolmason.cli.main import TOOL_ERROR, USAGE
+from toolmason.cli.main import TOOL_ERROR, USAGE, examples
 from toolmason.cli.main_thread import ask_main_thread, on_interrupt, run_beside
 from toolmason.cli.output import echo, is_terminal, print_error, print_json, print_text, progress_bar
 from toolmason.cli.targets import fail, load_toolbox
@@ -81,7 +81,14 @@ def model_options(function: _F) -> _F:
     return function
 
 
-@click.command("chat")
+@click.command(
+    "chat",
+    epilog=examples(
+        "chat app.py",
+        "chat app.py 'What is the weather in Prague?' --model openai:gpt-5",
+        "chat mcp.json --model local",
+    ),
+)
 @model_options
 @click.option("--memory", "memory_file", metavar="FILE", help="Keep conversations in this SQLite file.")
 @click.option("--conversation", metavar="NAME", help="Conversation in the file of --memory; by default: default.")

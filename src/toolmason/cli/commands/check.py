@@ -16,7 +16,7 @@ from toolmason.build.check.report import format_json, format_rule, format_sarif,
 from toolmason.build.check.rules import RULES, Finding, Severity
 from toolmason.build.check.run_checks import Mode, Report, check
 from toolmason.build.check.settings import override_settings, read_settings
-from toolmason.cli.main import NOT_FOUND, TOOL_ERROR
+from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, examples
 from toolmason.cli.output import escape_controls, is_terminal
 from toolmason.cli.targets import fail
 from toolmason.errors import ConfigError
@@ -24,7 +24,7 @@ from toolmason.errors import ConfigError
 _COLORS: dict[Severity, str] = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
-@click.command("check")
+@click.command("check", epilog=examples("check app.py", "check src --strict --format sarif", "check --explain TM103"))
 @click.argument("targets", nargs=-1, metavar="TARGET...")
 @click.option("--strict", is_flag=True, help="Also fail on warnings, and report unused ignore comments.")
 @click.option(

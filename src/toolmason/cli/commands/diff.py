@@ -10,12 +10,12 @@ import click
 
 from toolmason.build.compare.comparison import ToolDiff, compare
 from toolmason.build.compare.listing import Listings, listings_of, parse_listings
-from toolmason.cli.main import DRIFT, NOT_FOUND
+from toolmason.cli.main import DRIFT, NOT_FOUND, examples
 from toolmason.cli.output import echo, print_json, print_rows
 from toolmason.cli.targets import fail, load_toolbox
 
 
-@click.command("diff")
+@click.command("diff", epilog=examples("diff toolmason.lock app.py:box", "diff old.json new.json --json"))
 @click.argument("old", metavar="A")
 @click.argument("new", metavar="B")
 @click.option("--json", "as_json", is_flag=True, help="Print the changes as JSON.")

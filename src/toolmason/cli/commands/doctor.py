@@ -8,13 +8,13 @@ from dataclasses import asdict
 import click
 
 from toolmason._text import pluralize
-from toolmason.cli.main import TOOL_ERROR
+from toolmason.cli.main import TOOL_ERROR, examples
 from toolmason.cli.output import echo, print_json, print_rows
 from toolmason.cli.targets import load_toolbox
 from toolmason.testing.faults import check_faults
 
 
-@click.command("doctor")
+@click.command("doctor", epilog=examples("doctor app.py:box"))
 @click.argument("target", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the outcomes as JSON.")
 def command(target: str | None, *, as_json: bool) -> None:

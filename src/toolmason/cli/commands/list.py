@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import click
 
@@ -10,18 +11,19 @@ from toolmason._core.define.schema_nodes import get_json_types
 from toolmason._core.define.tool import Tool
 from toolmason.build.check.provider_limits import estimate_tokens
 from toolmason.cli.complete import complete_list
-from toolmason.cli.output import echo, is_terminal, print_json, print_table, print_text
-from toolmason.cli.targets import get_tool, load_toolbox
+from toolmason.cli.main import examples
+from toolmason.cli.output import can_draw, echo, print_json, print_table, print_text
+from toolmason.cli.targets import fail_if_down, get_tool, load_toolbox
 
 
-@click.command("list")
+@click.command("list", epilog=examples("list app.py", "list app.py:box get_weather", "list mcp.json --json"))
 @click.argument("target", required=False, shell_complete=complete_list)
 @click.argument("name", required=False, shell_complete=complete_list)
 @click.option("--tool", metavar="NAME", help="Show this tool in full, like NAME; also works without TARGET.")
 @click.option("--json", "as_json", is_flag=True, help="Print the definitions as JSON.")
 def command(target: str | None, name: str | None, tool: str | None, *, as_json: bool) -> None:
     """List the tools of TARGET, or of installed plugins; with NAME, show one tool in full."""
-    box = load_toolbox(target)
+    box = load_toolbox(target, reports_servers=True)
     wanted = name or tool
     if wanted is not None:
         entry = _make_entry(get_tool(box, wanted))
@@ -34,6 +36,8 @@ def command(target: str | None, name: str | None, tool: str | None, *, as_json: 
         echo("No tools are installed. Give a TARGET, or install a plugin.", err=True)
     else:
         print_tools(box.tools, as_json=as_json)
+    if box.servers:
+        fail_if_down(box)
 
 
 def print_tools(tools: list[Tool], *, as_json: bool) -> None:
@@ -51,8 +55,8 @@ def print_tools(tools: list[Tool], *, as_json: bool) -> None:
         )
         for tool in tools
     ]
-    if is_terminal():
-        print_table(("Tool", "Parameters", "Effects", "~Tokens", "Description"), rows)
+    if can_draw(sys.stdout):
+        print_table(("Tool", "Parameters", "Effects", "~Tokens", "Description"), rows, one_line=True)
         return
     for name, parameters, effects, tokens, summary in rows:
         echo(f"{name}({parameters})  {effects}  ~{tokens} tokens  {summary}")

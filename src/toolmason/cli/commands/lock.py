@@ -14,13 +14,13 @@ from toolmason.build.compare.comparison import ToolDiff
 from toolmason.build.compare.listing import listings_of
 from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, retarget, write
 from toolmason.cli.commands.diff import print_changes
-from toolmason.cli.main import DRIFT, NOT_FOUND
+from toolmason.cli.main import DRIFT, NOT_FOUND, examples
 from toolmason.cli.output import echo, print_json
 from toolmason.cli.targets import fail, load_servers, load_toolbox
 from toolmason.mcp_client.source import McpServer
 
 
-@click.command("lock")
+@click.command("lock", epilog=examples("lock app.py:box", "lock --check", "lock app.py:box --approve github"))
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if a definition differs from the lock.")
 @click.option("--file", type=click.Path(dir_okay=False), default=FILE, show_default=True, help="The lock file.")

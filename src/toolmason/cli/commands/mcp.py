@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import click
 
@@ -16,16 +18,17 @@ from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._text import pluralize
 from toolmason.build.compare.listing import listings_of
 from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, write
-from toolmason.cli.commands.call import run_call
+from toolmason.cli.commands.call import call_options, run_call
 from toolmason.cli.commands.diff import print_changes
 from toolmason.cli.commands.list import print_tools
-from toolmason.cli.main import NOT_FOUND, TOOL_ERROR
-from toolmason.cli.output import echo, print_error, print_json
-from toolmason.cli.targets import connect_servers, fail, get_tool, parse_arguments
+from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, SuggestingGroup, examples
+from toolmason.cli.output import echo, print_json
+from toolmason.cli.targets import connect_servers, fail, fail_if_down, get_tool
 from toolmason.mcp_client.source import McpServer
 
 Command: TypeAlias = Callable[..., Any]
 ServerList: TypeAlias = Sequence[McpServer]
+_SIGN_IN_HINT: Final = "Add --token-env VARIABLE, or --header 'Authorization: Bearer …'."
 
 
 def with_server_options(function: Command) -> Command:
@@ -40,18 +43,20 @@ def with_server_options(function: Command) -> Command:
         "--name", "server_name", default="server", show_default=True, help="Name for the server of --stdio or --url."
     )
     @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="HTTP header to send to --url.")
+    @click.option("--token-env", metavar="VARIABLE", help="Environment variable with the bearer token for --url.")
     @wraps(function)
     def wrapper(config: str | None, command_line: str | None, url: str | None, **options: Any) -> Any:
-        name, headers = options.pop("server_name"), options.pop("headers")
+        name, headers, variable = (options.pop(key) for key in ("server_name", "headers", "token_env"))
         if sum(option is not None for option in (config, command_line, url)) > 1:
             raise click.UsageError("--config, --stdio and --url cannot be combined. Use one of them.")
-        if headers and url is None:
-            raise click.UsageError("--header needs --url. Add --url, or set headers in the configuration.")
+        if (headers or variable) and url is None:
+            option = "--header" if headers else "--token-env"
+            raise click.UsageError(f"{option} needs --url. Add --url, or set headers in the configuration.")
         if command_line is not None:
             words = _split_command(command_line)
             servers: ServerList = [McpServer.stdio(name, words[0], words[1:], connect_timeout=60.0)]
         elif url is not None:
-            servers = [McpServer.http(name, url, headers=_split_headers(headers))]
+            servers = [McpServer.http(name, url, headers=_read_headers(headers, variable))]
         else:
             servers = load_configured(config)
         return function(servers=servers, **options)
@@ -60,11 +65,21 @@ def with_server_options(function: Command) -> Command:
     return decorated
 
 
-def _split_headers(headers: Sequence[str]) -> dict[str, str]:
-    pairs = [header.partition("=") for header in headers]
-    if invalid := [name for name, equals, _ in pairs if not equals]:
-        raise click.UsageError(f"Invalid --header {invalid[0]!r}. Write NAME=VALUE.")
-    return {name: value for name, _, value in pairs}
+def _read_headers(headers: Sequence[str], token_variable: str | None) -> dict[str, str]:
+    """Return headers from `NAME=VALUE`, or `NAME: VALUE` as curl takes them, and the token of a variable."""
+    found: dict[str, str] = {}
+    for header in headers:
+        match = re.fullmatch(r"([\w.-]+)(?:=|:\s*)(.*)", header)
+        if match is None:
+            # Only the beginning is shown: the rest may be a secret.
+            raise click.UsageError(f"Invalid --header {header[:12]!r}…. Write NAME=VALUE or 'NAME: VALUE'.")
+        found[match[1]] = match[2]
+    if token_variable is not None:
+        token = os.environ.get(token_variable)
+        if not token:
+            raise click.UsageError(f"--token-env: the variable {token_variable!r} is not set.")
+        found["Authorization"] = f"Bearer {token}"
+    return found
 
 
 def _split_command(command_line: str) -> Sequence[str]:
@@ -85,46 +100,53 @@ def load_configured(config: str | None) -> ServerList:
     return servers
 
 
-@click.group("mcp")
+@click.group(
+    "mcp",
+    cls=SuggestingGroup,
+    epilog=examples("mcp list --url http://127.0.0.1:8000/mcp", "mcp call read_file path=a.txt --config mcp.json"),
+)
 def command() -> None:
     """Inspect MCP servers and use their tools."""
 
 
-@command.command("list")
+@command.command(
+    "list",
+    epilog=examples(
+        "mcp list --url http://127.0.0.1:8000/mcp",
+        "mcp list --stdio 'uvx mcp-server-time'",
+        "mcp list --url https://mcp.example.com/mcp --token-env MCP_TOKEN",
+    ),
+)
 @with_server_options
 @click.option("--json", "as_json", is_flag=True, help="Print the definitions as JSON.")
 def list_(servers: ServerList, *, as_json: bool) -> None:
     """List the tools of the servers; exit 1 if a server does not answer."""
-    box = connect_servers(Toolbox(*servers))
+    box = connect_servers(Toolbox(*servers), reports=True)
     print_tools(box.tools, as_json=as_json)
-    _fail_if_down(box)
+    fail_if_down(box, _SIGN_IN_HINT)
 
 
-def _fail_if_down(box: Toolbox) -> None:
-    """Print the servers that do not answer, and exit if there are any."""
-    down = {name: state.error for name, state in box.health_sync().items() if not state}
-    for name, error in down.items():
-        print_error(f"Server {name!r} does not answer: {error}")
-    if down:
-        raise click.exceptions.Exit(TOOL_ERROR)
-
-
-@command.command("call")
+@command.command(
+    "call",
+    epilog=examples(
+        "mcp call read_file path=a.txt --config mcp.json",
+        "mcp call search limit:=5 --url http://127.0.0.1:8000/mcp --json",
+    ),
+)
 @click.argument("name")
-@click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("words", nargs=-1, metavar="[ARGUMENTS]...")
 @with_server_options
-@click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
-def call(servers: ServerList, name: str, words: tuple[str, ...], *, as_json: bool) -> None:
-    """Call one tool of the servers."""
-    box = connect_servers(Toolbox(*servers))
+@call_options
+def call(servers: ServerList, name: str, words: tuple[str, ...], **options: Any) -> None:
+    """Call one tool of the servers with key=value, key:=json, or - for JSON on standard input."""
+    box = connect_servers(Toolbox(*servers), reports=True)
     if name not in box:
         # A server that is down might have the tool.
-        _fail_if_down(box)
-    tool = get_tool(box, name)
-    run_call(box, tool.name, parse_arguments(words, (), tool.definition.input_schema), {}, as_json=as_json)
+        fail_if_down(box, _SIGN_IN_HINT)
+    run_call(box, get_tool(box, name), words, options)
 
 
-@command.command("health")
+@command.command("health", epilog=examples("mcp health --config mcp.json"))
 @with_server_options
 @click.option("--json", "as_json", is_flag=True, help="Print the health as JSON.")
 def health(servers: ServerList, *, as_json: bool) -> None:
@@ -141,7 +163,9 @@ def health(servers: ServerList, *, as_json: bool) -> None:
         raise click.exceptions.Exit(TOOL_ERROR)
 
 
-@command.command("lock")
+@command.command(
+    "lock", epilog=examples("mcp lock --config mcp.json", "mcp lock --url http://127.0.0.1:8000/mcp --name shop")
+)
 @click.argument("names", nargs=-1, metavar="[SERVER]...")
 @with_server_options
 @click.option("--file", type=click.Path(dir_okay=False), default=FILE, show_default=True, help="The lock file.")

@@ -11,13 +11,13 @@ from typing import Final
 
 import click
 
-from toolmason.cli.main import USAGE
+from toolmason.cli.main import USAGE, examples
 from toolmason.cli.output import echo, print_json
 
 MAX_NAME_LENGTH: Final = 64
 
 
-@click.command("new")
+@click.command("new", epilog=examples("new my-tools"))
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="Print the files as JSON.")
 def command(name: str, *, as_json: bool) -> None:

@@ -22,7 +22,7 @@ from toolmason.cli.commands.chat import (
     send_and_show,
     tracing,
 )
-from toolmason.cli.main import TOOL_ERROR
+from toolmason.cli.main import TOOL_ERROR, examples
 from toolmason.cli.main_thread import run_beside
 from toolmason.cli.output import echo, is_terminal
 from toolmason.cli.targets import fail, load_toolbox
@@ -32,7 +32,12 @@ DEFAULT_JOURNAL: Final = "runs.db"
 """Default journal file."""
 
 
-@click.command("run")
+@click.command(
+    "run",
+    epilog=examples(
+        "run app.py 'Close the old tickets' --model openai:gpt-5", "run app.py 'Close the old tickets' --durable --yes"
+    ),
+)
 @model_options
 @click.option(
     "--durable",

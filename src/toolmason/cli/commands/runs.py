@@ -18,7 +18,7 @@ from toolmason.chat.durable.export import export_journal
 from toolmason.chat.durable.journal import EffectRecord, RunRecord, SqliteRuntime
 from toolmason.cli.commands.chat import write_page
 from toolmason.cli.commands.run import DEFAULT_JOURNAL, execute_run
-from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE
+from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE, SuggestingGroup, examples
 from toolmason.cli.output import echo, print_json, print_rows
 from toolmason.cli.targets import fail, load_toolbox
 from toolmason.errors import ConfigError, RunTaken
@@ -30,12 +30,12 @@ RESUMABLE_STATES = ("interrupted", "pending")
 """States of runs that can be resumed."""
 
 
-@click.group("runs")
+@click.group("runs", cls=SuggestingGroup, epilog=examples("runs list", "runs show"))
 def command() -> None:
     """Show the runs of a journal, and resume them."""
 
 
-@command.command("list")
+@command.command("list", epilog=examples("runs list", "runs list other.db --json"))
 @click.argument("path", default=DEFAULT_JOURNAL)
 @click.option("--json", "as_json", is_flag=True, help="Print the runs as JSON.")
 def list_(path: str, *, as_json: bool) -> None:
@@ -48,7 +48,7 @@ def list_(path: str, *, as_json: bool) -> None:
         print_rows(("Run", "State", "Started", "Steps", "Prompt"), rows)
 
 
-@command.command("show")
+@command.command("show", epilog=examples("runs show", "runs show runs.db 3f2a"))
 @click.argument("path", default=DEFAULT_JOURNAL)
 @click.argument("run", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the run as JSON.")
@@ -83,7 +83,7 @@ def show(path: str, run: str | None, *, as_json: bool, html: str | None) -> None
         )
 
 
-@command.command("resume")
+@command.command("resume", epilog=examples("runs resume", "runs resume runs.db 3f2a --yes"))
 @click.argument("path", default=DEFAULT_JOURNAL)
 @click.argument("run", required=False)
 @click.option("--target", help="Target, if a program started the run or the target has moved.")
@@ -112,7 +112,7 @@ def resume(path: str, run: str | None, **options: Any) -> None:
         raise click.exceptions.Exit(max(codes))
 
 
-@command.command("repair")
+@command.command("repair", epilog=examples("runs repair runs.db repaired.db"))
 @click.argument("path")
 @click.argument("output")
 def repair(path: str, output: str) -> None:

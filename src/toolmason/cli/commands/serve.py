@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import nullcontext
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from toolmason._text import pluralize
+from toolmason.cli.main import examples
 from toolmason.cli.output import echo
 from toolmason.cli.targets import load_toolbox
 
@@ -17,7 +19,7 @@ TOKEN_VARIABLE = "TOOLMASON_TOKEN"  # noqa: S105 - the name of a variable
 """Environment variable with the bearer token; other users of the machine can read a command line."""
 
 
-@click.command("serve")
+@click.command("serve", epilog=examples("serve app.py:box", "serve app.py:box --transport http --port 8000"))
 @click.argument("target", required=False)
 @click.option("--transport", type=click.Choice(["stdio", "http"]), default="stdio", show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="HTTP address to listen on.")
@@ -34,7 +36,7 @@ def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio
     Over HTTP, clients need a bearer token if the variable TOOLMASON_TOKEN is set.
     """
     from toolmason.mcp import token_is  # noqa: PLC0415 - 0.1 s at start-up, needed only by this command
-    from toolmason.mcp_server.serve import serve  # noqa: PLC0415 - as above
+    from toolmason.mcp_server.serve import LOOPBACK_NAMES, serve  # noqa: PLC0415 - as above
     from toolmason.mcp_server.stdio.pipes import redirect_standard_streams  # noqa: PLC0415 - as above
 
     # Output of the target while loading is not for the client, and the client's input is not for the target.
@@ -44,8 +46,20 @@ def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio
         used_options = [name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
         if used_options:
             raise click.UsageError(f"--{used_options[0].replace('_', '-')} needs HTTP. Add --transport http.", ctx)
+        if sys.stdin.isatty():
+            echo(
+                f"Serving {pluralize(len(box), 'tool')} over standard input and output, for a client that starts this "
+                "command. Press Ctrl-C to stop. To serve over HTTP, add --transport http.",
+                err=True,
+            )
         serve(box)
         return
+    if options["host"] not in LOOPBACK_NAMES and not options["allowed_host"]:
+        raise click.UsageError(
+            f"--host {options['host']} opens the server to other machines. Add --allowed-host with the name that "
+            f"clients use, and set {TOKEN_VARIABLE} to check who may call.",
+            ctx,
+        )
     http_options: dict[str, Any] = {}
     if options["allowed_host"]:
         http_options["allowed_hosts"] = list(options["allowed_host"])
