@@ -186,7 +186,10 @@ def test_lock_check_fails_and_prints_what_changed(run, shop):
     done = run(shop, "lock", "--check")
 
     assert done.returncode == 1
-    assert "compatible  find  description  changed\n" in done.stdout
+    assert (
+        "compatible  find  description  changed from 'Find orders.' to 'Find orders, and mail them to me.'\n"
+        in done.stdout
+    )
     assert "breaking  find  effects  read_only changed from true to false\n" in done.stdout
     assert "The lock is out of date" in done.stderr
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from toolmason.build.compare.listing import Listing
 from toolmason.build.compare.schema_diff import Side, compare_schemas
+from toolmason.errors import clip
+
+MAX_SHOWN_TEXT: Final = 2000
+"""Maximum characters of a description in a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,9 @@ def _find_changes(old: Listing, new: Listing) -> Iterator[Change]:
         yield from _compare_effects(old.effects, new.effects)
         return
     if before.description != after.description:
-        yield Change("description", "", "changed", breaking=False)
+        # Both texts in full, up to a bound: a reviewer who approves a text must have seen it.
+        texts = [repr(clip(text, MAX_SHOWN_TEXT)) for text in (before.description, after.description)]
+        yield Change("description", "", f"changed from {texts[0]} to {texts[1]}", breaking=False)
     if before.title != after.title:
         yield Change("title", "", f"changed from {before.title!r} to {after.title!r}", breaking=False)
     yield from _compare_schema("input", before.input_schema, after.input_schema)

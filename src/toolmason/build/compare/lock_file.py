@@ -32,6 +32,8 @@ class Lock:
     """Local tools by name."""
     servers: Mapping[str, Mapping[str, Listing]] = field(default_factory=dict)
     """Tools of remote servers, by server name and tool name."""
+    server_targets: Mapping[str, str] = field(default_factory=dict)
+    """Target that defines a server, by server name, so that `--check` needs no arguments."""
 
     def get_tools(self, server: str | None = None) -> Mapping[str, Listing]:
         """Return the local tools, or those of a server; empty if the server is not in the lock."""
@@ -44,9 +46,13 @@ class Lock:
             "version": VERSION,
             "targets": list(self.targets),
             "tools": _to_dicts(self.tools),
-            "servers": {name: {"tools": _to_dicts(self.servers[name])} for name in sorted(self.servers)},
+            "servers": {name: self._dump_server(name) for name in sorted(self.servers)},
         }
         return (json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False) + "\n").encode()
+
+    def _dump_server(self, name: str) -> dict[str, Any]:
+        target = {"target": self.server_targets[name]} if name in self.server_targets else {}
+        return {**target, "tools": _to_dicts(self.servers[name])}
 
 
 def _to_dicts(listings: Mapping[str, Listing]) -> dict[str, Any]:
@@ -85,10 +91,15 @@ def parse(text: bytes, place: str) -> Lock:
         raise ConfigError(f"{place}: 'targets' must be a list of strings, not {clip(repr(targets))}.")
     servers = get_object({"servers": {}, **data}, "servers", place)
     remote: dict[str, Listings] = {}
+    server_targets: dict[str, str] = {}
     for name in servers:
         where = f"{place}: server {clip(name)!r}"
-        remote[name] = parse_tools(get_object({"tools": {}, **get_object(servers, name, place)}, "tools", where), where)
-    return Lock(tuple(targets), parse_tools(get_object({"tools": {}, **data}, "tools", place), place), remote)
+        server = {"tools": {}, **get_object(servers, name, place)}
+        remote[name] = parse_tools(get_object(server, "tools", where), where)
+        if isinstance(target := server.get("target"), str):
+            server_targets[name] = target
+    local = parse_tools(get_object({"tools": {}, **data}, "tools", place), place)
+    return Lock(tuple(targets), local, remote, server_targets)
 
 
 def compare(lock: Lock, found: Mapping[str, Listing], *, server: str | None = None) -> list[ToolDiff]:
@@ -96,11 +107,15 @@ def compare(lock: Lock, found: Mapping[str, Listing], *, server: str | None = No
     return compare_tools(lock.get_tools(server), found)
 
 
-def approve(lock: Lock, found: Mapping[str, Listing], *, server: str | None = None) -> Lock:
-    """Return a copy of the lock that approves the tools found; other parts are unchanged."""
+def approve(lock: Lock, found: Mapping[str, Listing], *, server: str | None = None, target: str | None = None) -> Lock:
+    """Return a copy of the lock that approves the tools found; other parts are unchanged.
+
+    `target` is the target that defines the server.
+    """
     if server is None:
         return replace(lock, tools=dict(found))
-    return replace(lock, servers={**lock.servers, server: dict(found)})
+    targets = lock.server_targets if target is None else {**lock.server_targets, server: target}
+    return replace(lock, servers={**lock.servers, server: dict(found)}, server_targets=targets)
 
 
 def forget(lock: Lock, server: str) -> Lock:

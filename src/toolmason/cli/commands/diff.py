@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -65,3 +66,9 @@ def print_changes(diffs: Sequence[ToolDiff]) -> None:
         for change in tool.changes
     ]
     print_rows(("Effect", "Tool", "Part", "Path", "Change"), rows)
+
+
+def print_server_changes(server: str, changes: Sequence[ToolDiff]) -> None:
+    """Print the changes in the tools of a server, with its name before theirs."""
+    if changes:
+        print_changes([replace(change, name=f"{server}: {change.name}") for change in changes])

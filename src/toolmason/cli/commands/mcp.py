@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import wraps
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import click
@@ -16,12 +17,13 @@ import click
 from toolmason._core.config.config import Config
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._text import pluralize
-from toolmason.build.compare.listing import listings_of
+from toolmason.build.compare.comparison import ToolDiff
+from toolmason.build.compare.listing import Listings, listings_of
 from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, write
 from toolmason.cli.commands.call import call_options, run_call
-from toolmason.cli.commands.diff import print_changes
+from toolmason.cli.commands.diff import print_server_changes
 from toolmason.cli.commands.list import print_tools
-from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, SuggestingGroup, examples
+from toolmason.cli.main import DRIFT, NOT_FOUND, TOOL_ERROR, SuggestingGroup, examples
 from toolmason.cli.output import echo, print_json
 from toolmason.cli.targets import connect_servers, fail, fail_if_down, get_tool
 from toolmason.mcp_client.source import McpServer
@@ -168,29 +170,57 @@ def health(servers: ServerList, *, as_json: bool) -> None:
 )
 @click.argument("names", nargs=-1, metavar="[SERVER]...")
 @with_server_options
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a definition differs from the lock.")
 @click.option("--file", type=click.Path(dir_okay=False), default=FILE, show_default=True, help="The lock file.")
-def lock(servers: ServerList, names: tuple[str, ...], file: str) -> None:
+def lock(servers: ServerList, names: tuple[str, ...], file: str, *, check: bool) -> None:
     """Approve the current definitions of the servers and write them to the lock."""
-    approve_servers(servers, names, file)
+    if not check:
+        approve_servers(servers, names, file)
+        return
+    locked = load(file)
+    drift = {server.name: find_drift(locked, server) for server in _select(servers, names)}
+    for name, changes in drift.items():
+        print_server_changes(name, changes)
+    if any(drift.values()):
+        echo("The lock is out of date. Review the changes, then run `toolmason mcp lock`.", err=True)
+        raise click.exceptions.Exit(DRIFT)
+    echo(f"{file} is up to date: {pluralize(len(drift), 'server')}.")
 
 
-def approve_servers(servers: ServerList, names: Sequence[str], file: str) -> None:
-    """Write the definitions of servers to the lock and print the changes."""
+def approve_servers(
+    servers: ServerList, names: Sequence[str], file: str, targets: Mapping[str, str | None] = MappingProxyType({})
+) -> None:
+    """Write the definitions of servers to the lock and print the changes; `targets` are those that define them."""
+    locked = load(file) if Path(file).exists() else Lock()
+    for server in _select(servers, names):
+        listings = _fetch_listings(server)
+        print_server_changes(server.name, compare(locked, listings, server=server.name))
+        locked = approve(locked, listings, server=server.name, target=targets.get(server.name))
+        echo(f"Locked {pluralize(len(listings), 'tool')} of server {server.name} in {file}.")
+    write(locked, file)
+
+
+def find_drift(locked: Lock, server: McpServer) -> list[ToolDiff]:
+    """Return the differences between the approved definitions of a server and the current ones.
+
+    Without `pin="lock"` the lock may approve a part of the tools, and calls of the others need approval.
+    """
+    changes = compare(locked, _fetch_listings(server), server=server.name)
+    return [change for change in changes if server.pin is not None or change.status != "added"]
+
+
+def _select(servers: ServerList, names: Sequence[str]) -> ServerList:
+    """Return the servers with these names, or all; exit if one does not exist."""
     known = {server.name: server for server in servers}
     if missing := [name for name in names if name not in known]:
         known_names = ", ".join(sorted(known))
         fail(f"Unknown server {missing[0]!r}. Available: {known_names}.", NOT_FOUND)
-    locked = load(file) if Path(file).exists() else Lock()
-    for name in names or known:
-        # Approve under the server's own names, with every tool, regardless of renames, prefixes and pins.
-        unpinned = replace(known[name], pin=None, prefix=None, rename={})
-        with Toolbox(unpinned) as box:
-            if not box.health_sync()[name]:
-                fail(f"Server {name!r} does not answer; none of its tools was approved.", TOOL_ERROR)
-            listings = listings_of(box.tools)
-        changes = compare(locked, listings, server=name)
-        locked = approve(locked, listings, server=name)
-        if changes:
-            print_changes(changes)
-        echo(f"Locked {pluralize(len(listings), 'tool')} of server {name} in {file}.")
-    write(locked, file)
+    return [known[name] for name in names or known]
+
+
+def _fetch_listings(server: McpServer) -> Listings:
+    """Return the definitions of a server under its own names, regardless of renames, prefixes and pins."""
+    with Toolbox(replace(server, pin=None, prefix=None, rename={})) as box:
+        if not box.health_sync()[server.name]:
+            fail(f"Server {server.name!r} does not answer, so its tools cannot be compared.", TOOL_ERROR)
+        return listings_of(box.tools)

@@ -29,6 +29,15 @@ def select_approved(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
     """Return the tools whose definitions are approved, and log the others with a diff."""
     approved = read_approved(Path(server.lock or LOCK_FILE), server.name)
     selected: list[Tool] = []
+    if tools and not approved:
+        _log.warning(
+            "server %r: no approved definitions yet, so none of its %d tools is used. Review them, then run %s, where "
+            "TARGET is the file that configures the server: mcp.json, or app.py:box.",
+            server.name,
+            len(tools),
+            format_approve_command(server),
+        )
+        return []
     for tool in tools:
         entry = approved.get(tool.name)
         if entry is not None and is_approved(tool, entry):
@@ -45,7 +54,7 @@ def select_approved(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
             tool.name,
             change,
             format_approve_command(server),
-            format_diff(entry or {}, tool),
+            "" if entry is None else format_diff(entry, tool),
         )
     for name in sorted(approved.keys() - {tool.name for tool in tools}):
         _log.warning("server %r: approved tool %r is no longer offered", server.name, name)
