@@ -371,7 +371,7 @@ class ApprovalDenied(ToolCallError):
 
     def __init__(self, tool: str, reason: str = "") -> None:
         self.reason = reason
-        why = f": {reason}" if reason else ""
+        why = f": {reason.rstrip('.')}" if reason else ""
         super().__init__(f"{tool} was not allowed to run{why}. Do not try to work around this.", tool=tool)
 
 

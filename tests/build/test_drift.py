@@ -37,7 +37,12 @@ def test_a_package_without_a_manifest_drifts(make_package):
     ("old", "new", "wanted"),
     [
         pytest.param("limit: int = 3", "limit: int", ("find", "input $.limit: now required"), id="required"),
-        pytest.param("Find orders.", "Seek orders.", ("find", "description: changed from 'Find orders.' to 'Seek orders.'"), id="description"),
+        pytest.param(
+            "Find orders.",
+            "Seek orders.",
+            ("find", "description: changed from 'Find orders.' to 'Seek orders.'"),
+            id="description",
+        ),
         pytest.param("def find(", "def seek(", ("find", "removed"), id="removed"),
         pytest.param("def find(", "def seek(", ("seek", "added"), id="added"),
         pytest.param("read_only=True", "timeout=5", ("find", "timeout changed from unset to 5"), id="option"),

@@ -151,3 +151,12 @@ def test_a_file_that_is_none_is_named(tree, path):
 
     with pytest.raises(ConfigError, match="Cannot read the configuration file"):
         Config.load(tree / path)
+
+
+def test_a_file_of_another_name_may_have_the_table_of_a_project(tmp_path):
+    (tmp_path / "other.toml").write_text("[tool.toolmason.check]\nbudget = 7\n", "utf-8")
+    (tmp_path / "plain.toml").write_text("[check]\nbudget = 7\n", "utf-8")
+
+    nested, plain = (Config.load(tmp_path / name) for name in ("other.toml", "plain.toml"))
+
+    assert nested.get("check.budget") == plain.get("check.budget") == 7

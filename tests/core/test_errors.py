@@ -465,3 +465,9 @@ def test_a_cut_off_text_is_told_apart_by_a_field():
     assert asyncio.run(ask('{"n": 1')).cut_off is True
     assert asyncio.run(ask('{"n": 1]')).cut_off is False
     assert asyncio.run(ask('{"n": "x"}')).cut_off is False
+
+
+def test_a_reason_that_is_a_sentence_has_one_full_stop():
+    assert str(errors.ApprovalDenied("pay", "The user said no.")) == (
+        "pay was not allowed to run: The user said no. Do not try to work around this."
+    )

@@ -113,7 +113,7 @@ def test_an_import_resolver_takes_a_whole_module():
     "target", ["no_such_module:fn", "json:nothing", "json:dumps.nothing", "", ":fn", "a b:c", "json:dumps:x", "../x.py"]
 )
 def test_an_import_path_that_leads_nowhere_is_told_by_the_look_up(target):
-    with pytest.raises(ConfigError, match=r"Check|Use"):
+    with pytest.raises(ConfigError, match=r"Check|Use|Did you mean"):
         ImportResolver(target).resolve("fn")
 
 
@@ -199,3 +199,8 @@ async def test_c22_the_fallback_can_be_said_outright(fallback):
     outside = await box.call("known")
 
     assert inside.ok is outside.ok is fallback
+
+
+def test_a_string_without_resolvers_is_said_to_be_no_tool():
+    with pytest.raises(DefinitionError, match="'weather' is a string, not a tool"):
+        Toolbox("weather")

@@ -33,7 +33,7 @@ _UNSUPPORTED_VERSION: Final = "Unsupported protocol version from the server: "
 
 
 _NOT_CONNECTED: Final = "ConnectError: "
-"""Start of the reason if nothing listens at an address; the transport passes the error on as a text."""
+"""Start of the reason if nothing listens at an address; the transport passes only the message on."""
 _NOT_AN_ENDPOINT: Final = frozenset({404, 405, 501})
 _NOT_A_STREAM: Final = ("Unexpected content type", "text/event-stream")
 """Parts of the SDK's messages about a response that is not of the protocol."""

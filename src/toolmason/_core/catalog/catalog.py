@@ -319,6 +319,10 @@ def _resolve_or_raise(name: str, resolvers: Iterable[Resolver]) -> Tool:
     resolver_list = list(resolvers)
     if (tool := resolve_name(name, resolver_list)) is not None:
         return tool
+    if not resolver_list:
+        raise DefinitionError(
+            f"{name!r} is a string, not a tool. Pass the tool itself, or a resolver that knows its name."
+        )
     hint = suggest(name, {known for resolver in resolver_list for known in getattr(resolver, "names", ())})
     raise DefinitionError(
         f"No resolver knows a tool named {name!r}.{hint} Pass `resolvers=[...]` with one that does, or the tool itself."

@@ -122,7 +122,10 @@ def _parse_toml_table(text: str, path: Path) -> Mapping[str, Any]:
         data: Mapping[str, Any] = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: invalid TOML: {error}. Fix the file at that position.") from error
-    for part in ("tool", "toolmason") if path.name == "pyproject.toml" else ():
+    # A file of another name that is passed in code or with `--config` may have the table of `pyproject.toml`.
+    tables = data.get("tool")
+    nested = path.name == "pyproject.toml" or (isinstance(tables, Mapping) and "toolmason" in tables)
+    for part in ("tool", "toolmason") if nested else ():
         section: Any = data.get(part, {})
         if not isinstance(section, Mapping):
             raise ConfigError(f"{path}: {part!r} is {section!r}, not a table. Write [tool.toolmason].")

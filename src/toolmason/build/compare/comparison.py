@@ -88,9 +88,9 @@ def _find_changes(old: Listing, new: Listing) -> Iterator[Change]:
         yield from _compare_effects(old.effects, new.effects)
         return
     if before.description != after.description:
-        # Both texts in full, up to a bound: a reviewer who approves a text must have seen it.
-        texts = [repr(clip(text, MAX_SHOWN_TEXT)) for text in (before.description, after.description)]
-        yield Change("description", "", f"changed from {texts[0]} to {texts[1]}", breaking=False)
+        # Both in full, up to a bound: a reviewer must have seen the description that is approved.
+        shown = [repr(clip(text, MAX_SHOWN_TEXT)) for text in (before.description, after.description)]
+        yield Change("description", "", f"changed from {shown[0]} to {shown[1]}", breaking=False)
     if before.title != after.title:
         yield Change("title", "", f"changed from {before.title!r} to {after.title!r}", breaking=False)
     yield from _compare_schema("input", before.input_schema, after.input_schema)

@@ -69,6 +69,6 @@ def print_changes(diffs: Sequence[ToolDiff]) -> None:
 
 
 def print_server_changes(server: str, changes: Sequence[ToolDiff]) -> None:
-    """Print the changes in the tools of a server, with its name before theirs."""
+    """Print the changes in the tools of a server, with the name of the server before each."""
     if changes:
         print_changes([replace(change, name=f"{server}: {change.name}") for change in changes])
