@@ -27,7 +27,7 @@ finally:
 @pytest.fixture(scope="module")
 def loaded():
     done = subprocess.run([sys.executable, "-I", "-c", PROGRAM], capture_output=True, text=True, check=True)
-    assert "Commands" in done.stdout
+    assert "Use tools" in done.stdout
     return json.loads(done.stdout.splitlines()[-1])
 
 

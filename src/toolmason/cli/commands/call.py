@@ -26,17 +26,12 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 def call_options(function: _F) -> _F:
     """Add the options of a command that calls a tool."""
-    for add in (
-        click.option("--dry-run", is_flag=True, help="Print what would run, without running it."),
-        click.option("--yes", is_flag=True, help="Approve the call without asking."),
-        click.option("--timeout", type=float, metavar="SECONDS", help="Maximum seconds for the call."),
-        click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON."),
-        click.option(
-            "--arguments", "documents", multiple=True, metavar="OBJECT", help="JSON object to read arguments from."
-        ),
-    ):
-        function = add(function)
-    return function
+    function = click.option("--dry-run", is_flag=True, help="Print what would run, without running it.")(function)
+    function = click.option("--yes", is_flag=True, help="Approve the call without asking.")(function)
+    function = click.option("--timeout", type=float, metavar="SECONDS", help="Maximum seconds for the call.")(function)
+    function = click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")(function)
+    text = "JSON object to read arguments from."
+    return click.option("--arguments", "documents", multiple=True, metavar="OBJECT", help=text)(function)
 
 
 @click.command(
