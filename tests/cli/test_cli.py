@@ -207,6 +207,14 @@ def test_key_json_is_taken_as_json(toolmason):
     assert shown(done).items() >= {"whole": 5, "text": "5", "table": {}, "maybe": None, "either": 7}.items()
 
 
+def test_an_object_after_json_is_read_as_arguments(toolmason):
+    plain = toolmason("call", "app:box", "show", "--json", '{"whole": 5}')
+    as_json = toolmason("call", "app:box", "show", "--json", '{"whole": 5}', "--json")
+
+    assert plain.stdout == toolmason("call", "app:box", "show", "--arguments", '{"whole": 5}').stdout
+    assert json.loads(as_json.stdout)["ok"] is True
+
+
 def test_an_object_after_json_is_the_arguments_and_single_ones_win_over_it(toolmason):
     done = toolmason("call", "app:box", "show", "--arguments", '{"whole": 5, "words": ["a"]}', "whole=6")
 

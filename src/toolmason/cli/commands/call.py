@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import click
@@ -34,8 +35,20 @@ def call_options(function: _F) -> _F:
     return click.option("--arguments", "documents", multiple=True, metavar="OBJECT", help=text)(function)
 
 
+class _CallCommand(click.Command):
+    """A command that also accepts `--json OBJECT` for `--arguments OBJECT`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        pairs = zip_longest(args, args[1:], fillvalue="")
+        return super().parse_args(
+            ctx,
+            ["--arguments" if arg == "--json" and after.lstrip().startswith("{") else arg for arg, after in pairs],
+        )
+
+
 @click.command(
     "call",
+    cls=_CallCommand,
     epilog=examples(
         "call app.py get_weather city=Prague days:=3",
         'call app.py get_weather --arguments \'{"city": "Prague"}\' --json',
