@@ -5,9 +5,10 @@ import json
 import pytest
 
 from toolmason import Allow, Limits, Toolbox, ToolCall, tool
-from toolmason.chat import Message, Price, SqliteBudget, Usage
+from toolmason.chat import PRICES, Message, Price, SqliteBudget, Usage
 from toolmason.chat.chat import Chat
 from toolmason.chat.durable.journal import SqliteRuntime
+from toolmason.chat.run.spending import find_price
 from toolmason.errors import ConfigError, DefinitionError, LimitExceeded
 from toolmason.models import ModelReply
 from toolmason.models.scripted import ScriptedModel
@@ -82,6 +83,23 @@ def test_the_price_of_cached_tokens():
 
     assert Price(1, 10).compute(usage) == pytest.approx(200 / 1e6)
     assert Price(1, 10, cached=0.1, cache_write=2).compute(usage) == pytest.approx((40 + 4 + 40 + 100) / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("openai:gpt-5", "openai:gpt-5"),
+        ("openai:gpt-5-2025-08-07", "openai:gpt-5"),
+        ("anthropic:claude-sonnet-4-5-20250929", "anthropic:claude-sonnet-4-5"),
+        ("gemini:gemini-2.5-flash-001", "gemini:gemini-2.5-flash"),
+        ("openai:gpt-4.1-mini", "openai:gpt-4.1-mini"),
+        ("openai:gpt-4.1-nano", None),
+        ("openai:gpt-5.2", None),
+        ("gemini:gemini-2.5-flash-lite", None),
+    ],
+)
+def test_another_model_whose_name_begins_alike_has_no_price(name, known):
+    assert find_price(PRICES, name) == (None if known is None else PRICES[known])
 
 
 async def test_a_cost_limit_needs_a_price():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -42,10 +43,12 @@ class Price:
 
 
 Prices: TypeAlias = Price | Mapping[str, Price]
-"""One price, or the prices of models by the beginnings of their names."""
+"""One price, or the prices of models by their names. A date or `-latest` after a name is ignored."""
 
 
-PRICES_DATE: Final = "2025-11"
+_VERSION: Final = re.compile(r"[-@](?:latest|\d{4}-?\d{2}-?\d{2}|\d{3})$")
+"""End of a name that says which version of the model it is, such as a date."""
+PRICES_DATE: Final = "2026-11"
 """Month of the price lists that `PRICES` was written from. Prices change: pass your own if they matter."""
 PRICES: Final[Mapping[str, Price]] = MappingProxyType(
     {
@@ -53,6 +56,7 @@ PRICES: Final[Mapping[str, Price]] = MappingProxyType(
         "openai:gpt-5-mini": Price(0.25, 2, cached=0.025),
         "openai:gpt-5-nano": Price(0.05, 0.4, cached=0.005),
         "openai:gpt-4.1": Price(2, 8, cached=0.5),
+        "openai:gpt-4.1-mini": Price(0.4, 1.6, cached=0.1),
         "openai:gpt-4o": Price(2.5, 10, cached=1.25),
         "openai:gpt-4o-mini": Price(0.15, 0.6, cached=0.075),
         "anthropic:claude-opus-4-5": Price(5, 25, cached=0.5, cache_write=6.25),
@@ -62,15 +66,14 @@ PRICES: Final[Mapping[str, Price]] = MappingProxyType(
         "gemini:gemini-2.5-flash": Price(0.3, 2.5, cached=0.03),
     }
 )
-"""Dollars for a million tokens, by the beginning of the name of a model; for prompts of usual length."""
+"""Dollars for a million tokens, by the name of a model; for prompts of usual length."""
 
 
 def find_price(prices: Prices, model: str) -> Price | None:
-    """Return the price of a model, or None. Of several names that it begins with, the longest counts."""
+    """Return the price of a model, or None. `gpt-5.2` and `gpt-5-mini` are not versions of `gpt-5`."""
     if isinstance(prices, Price):
         return prices
-    names = [name for name in prices if model.startswith(name)]
-    return prices[max(names, key=len)] if names else None
+    return prices.get(model) or prices.get(_VERSION.sub("", model))
 
 
 def find_cost(prices: Prices, reply: ModelReply, model: str, notes: list[str]) -> float | None:
