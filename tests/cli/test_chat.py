@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.sample_tools import LISTENING
 from fork_server import COMMAND
 from toolmason.cli.commands.chat import MODEL_BY_VARIABLE, choose_model
 
@@ -147,7 +148,7 @@ def test_an_interrupt_calls_off_the_run_and_not_the_conversation(tmp_path):
         '    """Hang for ever."""\n    await asyncio.Event().wait()\n    return ""\n'
     )
     parent, child = pty.openpty()
-    command = [COMMAND, "chat", str(tmp_path / "slow.py"), *OFFLINE]
+    command = [*LISTENING, "chat", str(tmp_path / "slow.py"), *OFFLINE]
     process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, env=PLAIN)
     os.close(child)
     try:
