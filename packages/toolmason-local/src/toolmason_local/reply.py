@@ -71,9 +71,9 @@ def decide_reply(
         return Reply(intent="none")
     if line.startswith(SAY):
         return Reply(text=line.removeprefix(SAY).strip())
-    intent = next((one for one in INTENTS if one == line), None)
-    if intent is not None:
-        return Reply(intent=intent)
+    for intent in INTENTS:
+        if line == intent:
+            return Reply(intent=intent)
     calls: list[tuple[str, dict[str, Any]]] = []
     while line.strip():
         tool = next(tool for tool in offered if tool.name == line.strip().removeprefix(CALL).strip())
