@@ -102,7 +102,7 @@ async def test_a_model_without_a_price_is_named():
 
 async def test_a_limit_of_cost_needs_the_price_of_every_model():
     first, second = ScriptedModel([said()], name="a:1"), ScriptedModel([said()], name="b:2")
-    chat = Chat(FallbackModel([first, second]), price={"a:": Price(1, 1)}, limits=Limits(cost=1))
+    chat = Chat(FallbackModel([first, second]), price={"a:1": Price(1, 1)}, limits=Limits(cost=1))
 
     with pytest.raises(ConfigError, match="A limit of cost requires a price of b:2"):
         await chat.send("Hi")
@@ -121,5 +121,5 @@ async def test_the_table_of_the_package_has_a_date():
     reply = await Chat(ScriptedModel([said()], name="anthropic:claude-sonnet-4-5"), price=PRICES).send("Hi")
 
     assert reply.cost == pytest.approx((500_000 * 3 + 500_000 * 0.3 + 100_000 * 15) / 1_000_000)
-    assert PRICES_DATE == "2025-11"
+    assert PRICES_DATE == "2026-11"
     assert all(name.partition(":")[2] for name in PRICES)
