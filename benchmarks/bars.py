@@ -111,10 +111,7 @@ def _others() -> list[Bar]:
             Bar(f"loop against llm, N={steps}", "Run in memory against llm", f"toolmason, N={steps}", "x llm")
             for steps in (50, 200, 800, 3200)
         ),
-        *(
-            Bar(f"typed answer, N={steps}", "Run in memory with a typed answer", f"toolmason, N={steps}", "x text")
-            for steps in (50, 200, 800)
-        ),
+        Bar("typed answer, each step", "Run in memory with a typed answer", "each further step", "x text"),
         *(
             Bar(f"HTTP, serve(): {column}", HTTP, SERVE, column)
             for column in ("x bare", "x faster than the SDK's best", "p99 / p50")

@@ -40,7 +40,7 @@ _MAX_CARRIER_CHARS: Final = 8192
 class TraceApi:
     """The API's module, for the check of each call: reading its attribute costs a third of a look-up by name.
 
-    Until the module is loaded, a stand-in passes the check, and the look-up decides.
+    It is read only if the module is loaded; until then, a stand-in passes the check.
     """
 
     __slots__ = ("module",)

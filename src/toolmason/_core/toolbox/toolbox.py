@@ -264,7 +264,7 @@ class Toolbox:
             if isinstance(found, ToolCallError):
                 return self._calls.run_unknown(make_call(call_id, name, arguments), options, found)
             route = found
-        if route.hooks or (OTEL.module._TRACER_PROVIDER and TRACE_API in LOADED_MODULES):
+        if route.hooks or (TRACE_API in LOADED_MODULES and OTEL.module._TRACER_PROVIDER):
             return self._calls.run(route, make_call(call_id, name, arguments), options)
         return (route.runner if self._run is None else route.run_runner)(call_id, arguments, options)
 
