@@ -8,6 +8,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "families"
 SLOT = re.compile(r"\{(?:(\w+):)?(\w+)\}")
+FIXED = re.compile(r" *\[(\w+)=([^\]]*)\]$")
+"""Value of a parameter that a request implies, at the end of a template: `it is dark [on=true]`."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Entity:
 def read_families() -> list[Family]:
     """Return the families of all block files."""
     families = []
-    for name in ("everyday.txt", "work.txt"):
+    for name in ("everyday.txt", "work.txt", "home.txt", "travel.txt", "operations.txt", "trade.txt"):
         for block in (FOLDER / name).read_text("utf-8").split("\n\n"):
             lines = [line for line in block.splitlines() if line and not line.startswith("#")]
             if lines:
@@ -99,6 +101,7 @@ def _read_block(lines: list[str]) -> Family:
     for templates in family.requests.values():
         for template in templates:
             used = {slot for _, slot in SLOT.findall(template)}
+            used.update(slot for slot, _ in FIXED.findall(template))
             if not used <= slots or not required <= used:
                 raise ValueError(f"{family.names[0]}: {template!r} uses {used}, required {required}")
     return family

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from families import SLOT, Entity, Family, Formula, read_entities, read_families, read_formulas
+from families import FIXED, SLOT, Entity, Family, Formula, read_entities, read_families, read_formulas
 from values import LANGUAGES, Value, ValueMaker
 
 from toolmason import ToolDefinition
@@ -19,36 +19,80 @@ CHAT = {
     "thanks": "thanks|thank you very much|great, thanks!|thx|perfect, thank you|that helped, thanks|cool|nice work|well done|ok great|Danke!|vielen Dank|merci|merci beaucoup|gracias|muchas gracias|grazie|obrigado|bedankt|díky|děkuji|awesome|good job|thanks, that's great|super, danke",
     "bye": "bye|goodbye|see you|that's all|I'm done|bye for now|tschüss|auf Wiedersehen|au revoir|adiós|hasta luego|arrivederci|tchau|tot ziens|na shledanou|have a nice day|good night|exit|that is all for today, bye",
     "help": "what can you do?|help|what can I ask you?|how does this work?|which tools do you have?|what are you able to do?|who are you?|what are you for?|show me what you can do|how can you help me?|what commands are there?|list your functions|what are my options?|was kannst du?|Hilfe|wie kannst du mir helfen?|que peux-tu faire ?|aide|¿qué puedes hacer?|ayuda|cosa sai fare?|aiuto|o que você pode fazer?|ajuda|wat kun je?|co umíš?|pomoc|can you tell me your features|what is possible here?|what do you know how to do",
-    "none": "tell me something funny|do you know a joke?|what's the capital of Italy?|who wrote Hamlet?|I'm bored|what is the meaning of life?|are you a robot?|I love you|you are wrong|why is the sky blue?|what's your name?|sing a song|write a poem about the sea|how tall is Mount Everest?|tell me a story|what is love?|do you like pizza?|I feel sad today|who won the world cup in 1998?|explain relativity to me|what should I do with my life?|erzähl mir einen Witz|wer hat Faust geschrieben?|raconte-moi une blague|¿quién pintó el Guernica?|cuéntame un chiste|raccontami una barzelletta|kdo napsal Babičku?|řekni mi vtip|what is the largest planet?|my cat is called Luna|I had a long day|it is raining again|can fish sleep?|the train was late|write me a cover letter|draw a horse|what's 42's meaning?|do my homework|fix my car|make me a sandwich|is there life on Mars?|when did Rome fall?|how do I tie a tie?|can you drive?|who is your favourite singer?|say something in Latin|I think you are great|why do cats purr?|how many legs has a spider?|give me advice about love",
+    "none": "tell me something funny|do you know a joke?|what's the capital of Italy?|who wrote Hamlet?|I'm bored|what is the meaning of life?|are you a robot?|I love you|you are wrong|why is the sky blue?|what's your name?|sing a song|write a poem about the sea|how tall is Mount Everest?|tell me a story|what is love?|do you like pizza?|I feel sad today|who won the world cup in 1998?|explain relativity to me|what should I do with my life?|erzähl mir einen Witz|wer hat Faust geschrieben?|raconte-moi une blague|¿quién pintó el Guernica?|cuéntame un chiste|raccontami una barzelletta|kdo napsal Babičku?|řekni mi vtip|what is the largest planet?|my cat is called Luna|I had a long day|it is raining again|can fish sleep?|the train was late|write me a cover letter|draw a horse|what's 42's meaning?|do my homework|fix my car|make me a sandwich|is there life on Mars?|when did Rome fall?|how do I tie a tie?|can you drive?|who is your favourite singer?|say something in Latin|I think you are great|why do cats purr?|how many legs has a spider?|give me advice about love|I am tired of this|what do you think about football?|are you alive?|how old are you?|who made you?|can you keep a secret?|which came first, the chicken or the egg?|what is the best film ever?|my head hurts|my neighbour is loud|I lost my keys|we are getting married!|the food was great|tell me about ancient Egypt|who discovered penicillin?|what is a black hole?|how do vaccines work?|give me a riddle|what is the square of happiness|write a haiku|compose a melody|help me with my essay|what does this poem mean?|should I buy or rent?|is it healthy to fast?|recommend me a language to learn|why do people yawn?|teach me to dance|how do I become rich?|what would you do?|nothing, just testing|test|asdf|hmm|never mind|forget it|what?|why?|really?|I do not understand|wie alt bist du?|was ist der Sinn des Lebens?|mir ist langweilig|warum ist der Himmel blau?|schreib ein Gedicht|ich bin müde|wer hat das Telefon erfunden?|quel âge as-tu ?|je m'ennuie|pourquoi le ciel est bleu ?|écris un poème|qui a peint la Joconde ?|estoy aburrido|¿por qué el cielo es azul?|escribe un poema|¿cuántos años tienes?|perché il cielo è blu?|sono stanco|scrivi una poesia|chi ha inventato la radio?|estou cansado|quem descobriu o Brasil?|escreva um poema|ik verveel me|waarom is de lucht blauw?|wie heeft de radio uitgevonden?|nudím se|proč je nebe modré?|kolik ti je let?|napiš báseň|jsem unavený|je půlnoc a nemůžu spát",
 }
 OPENERS = ("please ", "can you ", "could you ", "hey, ", "I'd like you to ", "quickly: ", "hi, ", "ok, ", "now ")
 ACTIONS = ("list", "search", "get", "delete", "create", "count", "update")
 """Actions of the tools about records."""
-SAME = {"set_reminder": "add_todo", "sum_numbers": "add"}
+SAME = {
+    "set_reminder": "add_todo", "sum_numbers": "add", "switch_lamp": "set_light", "kitchen_timer": "set_timer", "remind_in": "add_todo",
+    "shopping_list_add": "add_to_cart", "play_playlist": "play_music", "day_plan": "list_events", "days_forecast": "get_forecast",
+    "currency_amount": "convert_currency", "match_result": "sports_score", "bounce_service": "restart_service", "deploy_version": "deploy",
+    "read_logs": "search_logs", "request_leave": "book_vacation", "expense_claim": "log_expense", "price_with_tax": "sales_tax",
+    "apply_discount": "discount", "book_stock": "stock_level", "save_note": "note create", "search_notes": "note search", "case_status": "get_ticket",
+    "hand_over_case": "assign_ticket", "cancel_booking": "cancel_order",
+}  # fmt: skip
 """Families whose requests cannot be told apart."""
 SUBJECTS = {
     "arithmetic": "calculate add multiply divide percent_of calculate_tip",
     "weather": "get_weather get_forecast sunrise",
-    "task": "set_reminder add_todo list_todos delete_todo complete_todo create_event list_events set_alarm set_timer note habit appointment meeting job wish add_to_cart",
-    "money": "convert_currency exchange_rate send_money account_balance log_expense expense payment",
-    "unit": "convert_unit distance get_directions",
+    "task": "set_reminder add_todo list_todos delete_todo complete_todo create_event list_events set_alarm set_timer note habit appointment meeting job wish add_to_cart book_appointment",
+    "money": "convert_currency exchange_rate send_money account_balance log_expense expense payment set_budget spending_report",
+    "unit": "convert_unit distance get_directions train_times ferry_times",
     "date": "now days_between weekday add_days get_time",
     "shop": "quote_price find_products stock_level place_order cancel_order order_status refund_order product invoice create_invoice shipment",
-    "ticket": "get_ticket create_ticket close_ticket assign_ticket issue",
-    "file": "read_file write_file delete_file list_files search_files photo resize_image",
-    "web": "web_search wikipedia get_news fetch_url article define_word movie_search book find_recipe recipe population",
-    "message": "send_message call_contact contact invite customer_info employee_info customer employee user create_user subscribe reset_password subscription",
+    "ticket": "get_ticket create_ticket close_ticket assign_ticket issue open_incident set_priority reply_to_case case_status hand_over_case",
+    "file": "read_file write_file delete_file list_files search_files photo resize_image convert_file rename_file",
+    "web": "web_search wikipedia get_news fetch_url article define_word movie_search book find_recipe recipe population search_books",
+    "message": "send_message call_contact contact invite customer_info employee_info customer employee user create_user subscribe reset_password subscription find_employee_phone change_address page_person grant_access revoke_access",
     "music": "play_music song create_playlist playlist set_volume",
-    "home": "set_light set_temperature device",
+    "home": "set_temperature device",
     "table": "book_table reservation find_hotel book_room search_flights",
     "code": "git_log git_commit create_branch branch",
-    "service": "restart_service deploy service_status search_logs ping dns_lookup server alert backup",
+    "service": "restart_service deploy service_status search_logs ping dns_lookup server alert backup scale_service rollback disk_usage cpu_load backup_database",
     "text": "translate sentiment count_words reverse_text uppercase summarize detect_language encode_base64 hash_text comment",
     "numbers": "random_number roll_dice flip_coin is_prime sort_numbers mean max_of roman_numeral",
-    "health": "bmi calories workout patient",
+    "health": "bmi calories workout patient log_meal log_weight log_run take_medicine",
+    "light": "dim_light switch_lamp set_blinds set_light",
+    "oven": "heat_oven",
+    "door": "lock_door doorbell_log",
+    "clean": "start_vacuum",
+    "climate": "read_sensor set_fan",
+    "garden": "water_plants",
+    "pet": "feed_pet pet",
+    "car": "car_range charge_car parking book_taxi rent_bike",
+    "trip": "flight_status packing_list visa_rules hotel_checkin room_service museum_hours find_events tide snow_depth",
+    "sport": "sports_score match_result book_court",
+    "scale": "on_call renew_certificate schedule_job",
+    "repository": "run_tests pull_requests merge_pr feature_flag",
+    "database": "count_rows run_query",
+    "books": "book_stock reserve_copy borrow_book return_book rate_product",
+    "table order": "order_food bill_for_table allergens",
+    "work": "request_leave sick_note track_hours",
+    "budget": "split_bill price_with_tax apply_discount parcel_price",
+    "school": "grade_student homework_for",
 }
 """Families and entities by subject."""
+APPLICATIONS = (
+    "dim_light switch_lamp set_blinds lock_door heat_oven start_vacuum read_sensor water_plants set_fan set_temperature play_playlist set_volume set_alarm",
+    "heat_oven kitchen_timer shopping_list_add find_recipe convert_unit calories log_meal",
+    "save_note search_notes day_plan remind_in kitchen_timer create_event add_todo list_todos complete_todo",
+    "flight_status days_forecast train_times book_taxi currency_amount find_hotel visa_rules packing_list get_time museum_hours find_events",
+    "bounce_service scale_service deploy_version rollback read_logs disk_usage cpu_load on_call page_person open_incident feature_flag",
+    "run_tests pull_requests merge_pr git_log create_branch deploy_version feature_flag",
+    "case_status hand_over_case set_priority reply_to_case create_ticket customer_info change_address refund_order",
+    "search_books book_stock reserve_copy museum_hours rate_product cancel_booking parcel_price",
+    "order_food bill_for_table allergens book_table cancel_booking split_bill",
+    "request_leave sick_note track_hours expense_claim find_employee_phone book_room employee_info",
+    "log_meal log_weight log_run take_medicine book_appointment calories bmi",
+    "set_budget spending_report log_expense send_money account_balance currency_amount split_bill price_with_tax",
+    "grade_student homework_for borrow_book return_book define_word translate",
+    "hotel_checkin room_service cancel_booking book_taxi book_court bill_for_table",
+    "car_range charge_car parking get_directions book_taxi rent_bike",
+)
+"""Families that one application could offer. Requests are told apart by more than the subject."""
 SUBJECT_OF = {name: subject for subject, names in SUBJECTS.items() for name in names.split()}
+SUBJECT_OF |= {"note create": "task", "note search": "task"}
 FIELDS = (
     ("city", "city"), ("days", "int 1 30"), ("name", "person"), ("total", "num 2 900"), ("price", "num 2 900"), ("paid", "bool paid unpaid"),
     ("number", "order"), ("date", "date"), ("email", "email"), ("quantity", "int 1 60"), ("title", "movie"), ("color", "enum red green blue"),
@@ -115,9 +159,9 @@ class Generator:
             return Example(
                 definitions, [*before, Turn("user", self._vary(rng.choice(CHAT[intent].split("|"))))], intent
             )
-        if draw < 0.19:
+        if draw < 0.21:
             return Example(definitions, [Turn("user", self._vary(self._unrelated(tools)))], "none")
-        if draw < 0.22:
+        if draw < 0.245:
             return self._make_missing_action()
         language = "en" if rng.random() < 0.68 else rng.choice(LANGUAGES[1:])
         tool = rng.choice(tools)
@@ -125,7 +169,7 @@ class Generator:
         name = tool.definition.name
         user = Turn("user", self._vary(request.text))
         call = format_call(name, request.arguments)
-        if draw < 0.32:
+        if draw < 0.335:
             other = rng.choice(tools) if rng.random() < 0.5 else tool
             second = other.ask(language)
             if second.text == request.text:
@@ -223,13 +267,14 @@ class Generator:
         """Return the tools of an application: of one subject, about one kind of record, or of all sorts."""
         rng = self.rng
         draw = rng.random()
-        if draw < 0.35:
-            names = SUBJECTS[rng.choice(tuple(SUBJECTS))].split()
+        if draw < 0.42:
+            is_application = rng.random() < 0.6
+            names = (rng.choice(APPLICATIONS) if is_application else SUBJECTS[rng.choice(tuple(SUBJECTS))]).split()
             members = [family for family in self.families if family.names[0] in names]
             tools = [
                 self._make_family_tool(family) for family in rng.sample(members, min(len(members), rng.randint(2, 6)))
             ]
-        elif draw < 0.5:
+        elif draw < 0.54:
             entity = rng.choice(self.entities)
             tools = [self._make_entity_tool(entity, action) for action in rng.sample(ACTIONS, rng.randint(2, 6))]
         else:
@@ -354,8 +399,11 @@ class Generator:
             templates = family.requests.get(language) or family.requests["en"]
             spoken_language = language if language in family.requests else "en"
             template = rng.choice(templates)
+            fixed = {slot: Value("", json.loads(value)) for slot, value in FIXED.findall(template)}
+            template = FIXED.sub("", template)
             used = {slot for _, slot in SLOT.findall(template)}
             values = {slot: self.values.make(kind, spoken_language) for slot, kind in kinds.items() if slot in used}
+            values.update(fixed)
             text = _fill(template, values, self.values, spoken_language)
             arguments = {names[slot]: values[slot].json for slot in order if slot in values}
             result, answer = self._make_answer(family, values)
@@ -515,7 +563,7 @@ class Generator:
                 f"{formula.thing[0].upper()}{formula.thing[1:]} is {number}.",
             )
 
-        return Tool(definition, ask, formula.names[0], "formula")
+        return Tool(definition, ask, formula.names[0], formula.names[0])
 
     def _make_entity_tool(self, entity: Entity, action: str) -> Tool:
         tool = self._make_action(entity, action)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,6 @@ LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "cs")
 WORDS = {
     "city": "London|Paris|Berlin|Madrid|Rome|Vienna|Prague|Oslo|Tokyo|Sydney|Toronto|Chicago|Boston|Lisbon|Dublin|Athens|Cairo|Mumbai|Seoul|Austin|Denver|Munich|Hamburg|Lyon|Krakow|Zurich|Geneva|Helsinki|Warsaw|Budapest|New York|San Francisco|Cape Town|Buenos Aires|Hong Kong|Los Angeles|Brno|Porto|Turin|Seattle|Miami|Naples|Milan|Antwerp|Ghent|Bergen|Riga|Tallinn|Bilbao|Valencia|Leipzig|Cologne|Graz|Split|Izmir|Nairobi|Lagos|Lima|Bogotá|Santiago|Osaka|Kyoto|Hanoi|Perth|Auckland|Ottawa|Vancouver|Montreal|Dallas|Portland|Rio de Janeiro|São Paulo|Mexico City|Tel Aviv|Kuala Lumpur|Singapore",
     "person": "Anna|Ben|Carla|David|Eva|Frank|Grace|Henry|Ines|Jack|Karim|Lucy|Mark|Nina|Oscar|Paula|Sam|Tina|Victor|Zoe|Marta|Tom|Maria Lopez|John Smith|Eva Novak|Peter Berg|Priya|Chen Wei|Yuki|Omar|mom|dad|my boss|Mr. Hill|Dr. Weber|aunt Rosa",
-    "room": "kitchen|bedroom|hall|office|bathroom|garage|living room|cellar|attic|nursery|dining room|garden",
     "place": "the station|the airport|Main Street 5|the library|the old town|city hall|Park Avenue 12|the museum|home|work|the beach|Hauptbahnhof|Central Park|the university",
     "goods": "milk|bread|apples|eggs|bananas|lemons|batteries|coffee|tea|sugar|butter|cheese|rice|soap|light bulbs|dog food|printer paper|shoes|lamps|mugs|chairs|books|pens|bags|socks|teas|flowers|candles|notebooks|green tea|olive oil|tomatoes|pasta",
     "food": "pizza|pasta|sushi|curry|tacos|ramen|salad|salmon|chicken|tofu|lentils|pumpkin|potatoes|mushrooms|rice|an apple|a banana|chocolate|lasagna|goulash",
@@ -72,6 +72,17 @@ SAYINGS = {
     "nl": "ik ben te laat|tot morgen|gefeliciteerd|bedankt",
     "cs": "přijdu pozdě|uvidíme se zítra|všechno nejlepší|díky|už jdu",
 }
+ROOMS = {
+    "en": "kitchen|bedroom|hall|hallway|office|bathroom|garage|living room|cellar|attic|nursery|dining room|garden|guest room|corridor|study|porch|pantry|basement|laundry room",
+    "de": "Küche|Schlafzimmer|Flur|Büro|Bad|Garage|Wohnzimmer|Keller|Kinderzimmer|Esszimmer|Garten|Gästezimmer",
+    "fr": "cuisine|chambre|couloir|bureau|salle de bain|garage|salon|cave|grenier|jardin",
+    "es": "cocina|dormitorio|pasillo|oficina|baño|garaje|salón|sótano|jardín",
+    "it": "cucina|camera|corridoio|ufficio|bagno|garage|soggiorno|cantina|giardino",
+    "pt": "cozinha|quarto|corredor|escritório|banheiro|garagem|sala|jardim",
+    "nl": "keuken|slaapkamer|gang|kantoor|badkamer|garage|woonkamer|kelder|tuin",
+    "cs": "kuchyň|ložnice|chodba|kancelář|koupelna|garáž|obývák|sklep|zahrada",
+}
+SERVICES = "billing auth search checkout payments gateway reports mailer frontend orders catalog users sessions invoices inventory shipping portal metrics alerts importer exporter crawler images video chat profile ledger pricing recommender uploads archive calendar maps notifier scheduler web redis kafka nginx"
 UNITS = (
     ("miles", "km"), ("kg", "pounds"), ("feet", "meters"), ("celsius", "fahrenheit"), ("liters", "gallons"),
     ("inches", "cm"), ("hours", "minutes"), ("ounces", "grams"), ("acres", "hectares"), ("km/h", "mph"),
@@ -94,6 +105,11 @@ ORDINALS = {
 MONTHS = "January February March April May June July August September October November December".split()
 
 
+def _split_kind(text: str) -> list[str]:
+    """Split the words of a kind; a backslash before a space keeps words together."""
+    return [part.replace("\\ ", " ") for part in re.split(r"(?<!\\) ", text) if part]
+
+
 @dataclass(frozen=True)
 class Value:
     """A value as it stands in a request, and in the arguments."""
@@ -111,9 +127,14 @@ class ValueMaker:
     def make(self, kind: str, language: str = "en") -> Value:
         """Return a value of a kind such as `city`, `int 1 30`, `enum low high` or `date`."""
         name, _, rest = kind.partition(" ")
+        if name == "of":
+            return self._same(self.rng.choice(rest.split(",")))
+        if name == "words":
+            names = self.rng.sample(rest.split(","), self.rng.choice((1, 2, 2, 3)))
+            return Value(f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0], names)
         maker = getattr(self, f"make_{name}", None)
         if maker is not None:
-            return maker(rest.split(), language)
+            return maker(_split_kind(rest), language)
         if name in WORDS:
             return self._same(self.rng.choice(WORDS[name].split("|")))
         raise ValueError(f"unknown kind of value: {kind!r}")
@@ -123,7 +144,11 @@ class ValueMaker:
         name, _, rest = kind.partition(" ")
         if name == "enum":
             return {"type": "string", "enum": rest.split()}
-        plain = {"int": "integer", "num": "number", "bool": "boolean"}
+        if name == "alias":
+            return {"type": "string", "enum": [part.partition("=")[0] for part in _split_kind(rest)]}
+        if name in ("words",):
+            return {"type": "array", "items": {"type": "string", "enum": rest.split(",")}}
+        plain = {"int": "integer", "num": "number", "bool": "boolean", "halves": "number"}
         if name == "choice":
             return {"type": "integer" if all(part.isdigit() for part in rest.split()) else "number"}
         if name in plain:
@@ -172,6 +197,51 @@ class ValueMaker:
 
     def _same_number(self, number: float) -> Value:
         return Value(repr(number), number)
+
+    def make_halves(self, bounds: list[str], language: str) -> Value:
+        """Return a number that may end with a half, in digits or words."""
+        whole = self.make_int(bounds, language)
+        if self.rng.random() < 0.7:
+            return whole
+        number = whole.json + 0.5
+        if language == "en" and self.rng.random() < 0.6:
+            return Value(f"{self._spell(whole.json, language)} and a half", number)
+        return Value(str(number) if language == "en" or self.rng.random() < 0.3 else f"{number}".replace(".", ","), number)
+
+    def make_alias(self, parts: list[str], language: str) -> Value:
+        """Return a value with one of the words that people use for it."""
+        del language
+        value, _, words = self.rng.choice(parts).partition("=")
+        return Value(self.rng.choice([value, *words.split(",")]), value)
+
+    def make_room(self, parts: list[str], language: str) -> Value:
+        del parts
+        return self._same(self.rng.choice(ROOMS[language].split("|")))
+
+    def make_flight(self, parts: list[str], language: str) -> Value:
+        del parts, language
+        letters = self.rng.choice("LH BA AF KL OK FR U2 UA DL IB TP LX OS SK AZ EK QR W6 TK".split())
+        return self._same(f"{letters}{self.rng.choice(('', '', '', ' '))}{self.rng.randint(12, 9899)}")
+
+    def make_svc(self, parts: list[str], language: str) -> Value:
+        """Return the name of a service, such as `orders-api`."""
+        del parts, language
+        first, last = self.rng.choice(SERVICES.split()), self.rng.choice(("", "", "", "-api", "-worker", "-db", "-service", "_web", "-v2", "2"))
+        return self._same(first + last)
+
+    def make_machine(self, parts: list[str], language: str) -> Value:
+        del parts, language
+        first = self.rng.choice("web db build cache node worker nas mail backup gpu prod edge ci proxy lab host".split())
+        return self._same(f"{first}{self.rng.choice(('', '-', '0'))}{self.rng.randint(1, 40)}{self.rng.choice(('', '', '.internal', '.local'))}")
+
+    def make_reponame(self, parts: list[str], language: str) -> Value:
+        del parts, language
+        first = self.rng.choice(SERVICES.split())
+        return self._same(first + self.rng.choice(("", "", "-ui", "-lib", "-server", "-client", "-docs", "-app")))
+
+    def make_isbn(self, parts: list[str], language: str) -> Value:
+        del parts, language
+        return self._same(f"{self.rng.choice(('978', '978', '979'))}{self.rng.choice(('', '', '-'))}{self.rng.randint(10**9, 10**10 - 1)}")
 
     def make_choice(self, parts: list[str], language: str) -> Value:
         del language
