@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from inspect import cleandoc
-from typing import Annotated, Any, Final, Literal, NotRequired, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias, cast, get_args, get_origin
 
 from pydantic import (
     ConfigDict,
@@ -17,6 +17,7 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import CoreSchema, SchemaError, SchemaSerializer, SchemaValidator, core_schema, to_json
 from typing_extensions import TypedDict
@@ -111,13 +112,7 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
     Raises:
         UnsupportedType: the type has no JSON Schema; the cause explains why.
     """
-    try:
-        adapter = _adapt(hint)
-        core = apply_field_metadata(adapter.core_schema, sets_values=mode == "validation")
-        generator = _SchemaGenerator(by_alias=True)
-        schema = restore_struct_refs(generator.generate(core, mode))
-    except _SCHEMA_ERRORS as error:
-        raise UnsupportedType(str(error).split("\n", 1)[0]) from error
+    adapter, core, generator, schema = _generate(hint, mode)
     validator = cast("SchemaValidator", adapter.validator) if core is adapter.core_schema else make_validator(core)
     names = generator.finish(schema)
     if mode == "validation":
@@ -131,6 +126,19 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
         has_aliases="serialization_alias" in core_text,
         writes_nan="ser_json_inf_nan" in core_text,
     )
+
+
+def _generate(
+    hint: Any, mode: JsonSchemaMode
+) -> tuple[TypeAdapter[Any], CoreSchema, _SchemaGenerator, JsonSchemaValue]:
+    """Return the adapter of a type, its core schema with the metadata of fields, and its JSON Schema."""
+    try:
+        adapter = _adapt(hint)
+        core = apply_field_metadata(adapter.core_schema, sets_values=mode == "validation")
+        generator = _SchemaGenerator(by_alias=True)
+        return adapter, core, generator, restore_struct_refs(generator.generate(core, mode))
+    except _SCHEMA_ERRORS as error:
+        raise UnsupportedType(str(error).split("\n", 1)[0]) from error
 
 
 def _adapt(hint: Any) -> TypeAdapter[Any]:
@@ -184,21 +192,19 @@ _SERIALIZER = SchemaSerializer(core_schema.any_schema())
 
 def compile_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys, extra_items: Any = None) -> TypeSchema:
     """Return the schema and validator of an object with these fields. Validated values use Python's names."""
-    if extra_items is None and (plain_schema := _compile_plain_object(fields, extra)) is not None:
-        return plain_schema
+    if extra_items is None and (types := _find_field_types(fields.values(), extra)) is not None:
+        joined = _join_fields(fields, types, extra)
+        if joined is not None:
+            return joined
     options = {} if extra_items is None else {"extra_items": extra_items}
-    make_typed_dict: Any = TypedDict  # the functional form with run-time names, which type checkers do not support
-    arguments_type = make_typed_dict(
-        "Arguments", {name: _annotate(name, spec) for name, spec in fields.items()}, **options
-    )
-    arguments_type.__pydantic_config__ = {**_CONFIG, "extra": extra}
+    config: ConfigDict = {**_CONFIG, "extra": extra}
+    hints = {name: _annotate(name, spec) for name, spec in fields.items()}
     try:
-        compiled = compile_type(arguments_type)
+        compiled = compile_type(_make_arguments_type(hints, config, **options))
     except SchemaError:
         # Only if a pattern needs it: Python's engine supports look-around, but its run time is unbounded.
-        arguments_type.__pydantic_config__ = {**_CONFIG, "extra": extra, "regex_engine": "python-re"}
         try:
-            compiled = compile_type(arguments_type)
+            compiled = compile_type(_make_arguments_type(hints, {**config, "regex_engine": "python-re"}, **options))
         except SchemaError as error:
             raise UnsupportedType(" ".join(str(error).split())) from error
     schema = {"type": "object", "properties": {}, "required": [], **compiled.schema}
@@ -207,6 +213,13 @@ def compile_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys, extra_item
     if defs := schema.pop("$defs", None):
         schema["$defs"] = defs
     return replace(compiled, schema=schema)
+
+
+def _make_arguments_type(hints: Mapping[str, Any], config: ConfigDict, **options: Any) -> Any:
+    make_typed_dict: Any = TypedDict  # the functional form with run-time names, which type checkers do not support
+    arguments_type = make_typed_dict("Arguments", dict(hints), **options)
+    arguments_type.__pydantic_config__ = config
+    return arguments_type
 
 
 def _annotate(name: str, spec: FieldSpec) -> Any:
@@ -223,90 +236,191 @@ def _annotate(name: str, spec: FieldSpec) -> Any:
     return hint if spec.required else NotRequired[hint]
 
 
-def _compile_plain_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys) -> TypeSchema | None:
-    """Build an object from cached plain types, or return None if a field needs the full path.
+# --- types that fields share -------------------------------------------------------------------
 
-    Most parameters are strings, numbers and lists of them; compiling each such type once halves the cost of a tool.
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _FieldType:
+    """A compiled type of a field, for every object with such a field: the tools of a program share most types."""
+
+    core: CoreSchema
+    schema: JsonSchemaValue
+    is_plain: bool = True
+    """True if it names no class with fields, so that the strict setting of an object applies to all of it."""
+    core_definitions: Sequence[Any] = ()
+    definitions: Mapping[str, JsonSchemaValue] = field(default_factory=dict)
+    enum_names: EnumNames = field(default_factory=dict)
+    is_changed: bool = False
+    """True if the validators that models have of their own do not apply."""
+
+
+_FieldTypes: TypeAlias = dict[Any, _FieldType | None]
+"""Compiled types by key; None for a type that only compiles together with its object."""
+_PLAIN_MODULES: Final = frozenset({"builtins", "datetime", "uuid", "pathlib", "ipaddress", "re", "collections.abc"})
+_MAX_FIELD_TYPES: Final = 2048
+_SCALARS: Final[Mapping[Any, _FieldType]] = {
+    str: _FieldType(core_schema.str_schema(), {"type": "string"}),
+    int: _FieldType(core_schema.int_schema(), {"type": "integer"}),
+    float: _FieldType(core_schema.float_schema(allow_inf_nan=False), {"type": "number"}),
+    bool: _FieldType(core_schema.bool_schema(), {"type": "boolean"}),
+}
+_field_types: _FieldTypes = {}
+_BARE_FIELD: Final = Field()
+_FIELD_OPTIONS: Final = [
+    name for name in FieldInfo.__slots__ if not name.startswith("_") and name not in ("description", "metadata")
+]
+
+
+def _find_field_types(specs: Iterable[FieldSpec], extra: ExtraKeys) -> list[_FieldType] | None:
+    """Return the compiled type of each field, or None if one of them only compiles together with its object."""
+    keys: list[Any] = []
+    for spec in specs:
+        hint = _strip_descriptions(spec.hint)
+        if spec.schema is not None or hint is None:
+            return None
+        keys.append(hint if isinstance(hint, type) and hint in _SCALARS else _make_key(hint, extra))
+    try:
+        known = {key: _SCALARS.get(key) or _field_types[key] for key in keys if key in _SCALARS or key in _field_types}
+        if missing := {key: key[0] for key in keys if key not in known}:
+            known |= _compile_field_types(missing, extra)
+    except (TypeError, UnsupportedType):  # an unhashable hint, or a type without a schema
+        return None
+    found = [known[key] for key in keys]
+    return None if None in found else cast("list[_FieldType]", found)
+
+
+def _make_key(hint: Any, extra: ExtraKeys) -> tuple[Any, ...]:
+    # Unions that differ only in order are equal, but must not share a schema. A model may be built again.
+    validators = tuple(getattr(kind, "__pydantic_validator__", None) for kind in _iter_classes(hint))
+    return hint, repr(hint), extra, validators
+
+
+def _strip_descriptions(hint: Any) -> Any:
+    """Return a hint with the constraints of each `Field(...)` in its place; None if one has other options.
+
+    The schema of a field takes its description from elsewhere, and the constraints alone are the same in many tools.
     """
+    if get_origin(hint) is not Annotated or not any(isinstance(mark, FieldInfo) for mark in hint.__metadata__):
+        return hint
+    marks: list[Any] = []
+    for mark in hint.__metadata__:
+        if not isinstance(mark, FieldInfo):
+            marks.append(mark)
+        elif all(getattr(mark, name) == getattr(_BARE_FIELD, name) for name in _FIELD_OPTIONS):
+            marks.extend(mark.metadata)
+        else:
+            return None
+    return Annotated[(hint.__origin__, *marks)] if marks else hint.__origin__
+
+
+def _iter_classes(hint: Any) -> Iterator[type]:
+    if isinstance(hint, type) and get_origin(hint) is None:
+        yield hint
+    elif get_origin(hint) is Annotated:
+        yield from _iter_classes(hint.__origin__)
+    elif get_origin(hint) is not Literal:
+        for inner in get_args(hint):
+            yield from _iter_classes(inner)
+
+
+def _compile_field_types(hints: Mapping[Any, Any], extra: ExtraKeys) -> _FieldTypes:
+    """Compile types together, which costs less than one by one, and keep them."""
+    compiled: _FieldTypes
+    if (types := _compile_together(list(hints.values()), extra)) is not None:
+        compiled = dict(zip(hints, types, strict=True))
+    elif len(hints) > 1:
+        return {key: found for one in hints.items() for key, found in _compile_field_types(dict([one]), extra).items()}
+    else:
+        compiled = dict.fromkeys(hints)
+    while len(_field_types) >= _MAX_FIELD_TYPES:
+        _field_types.pop(next(iter(_field_types)), None)
+    _field_types.update(compiled)
+    return compiled
+
+
+def _compile_together(hints: Sequence[Any], extra: ExtraKeys) -> list[_FieldType] | None:
+    """Return the compiled types, or None if one of them needs its own settings or names."""
+    fields = {f"field_{index}": NotRequired[adapt_hint(hint)] for index, hint in enumerate(hints)}
+    arguments_type = _make_arguments_type(fields, {**_CONFIG, "extra": extra})
+    try:
+        adapter, core, generator, schema = _generate(arguments_type, "validation")
+    except SchemaError:  # a pattern that only Python's engine supports
+        return None
+    names = generator.finish(schema)
+    # Two classes of one name have long names here, but short ones in an object with one of them.
+    if generator.has_decimals or any("__" in name for name in schema.get("$defs", ())):
+        return None
+    parts = _part_fields(core, schema, names, is_changed=core is not adapter.core_schema)
+    return [
+        replace(part, is_plain=_is_plain(hint) and not part.definitions)
+        for hint, part in zip(hints, parts, strict=True)
+    ]
+
+
+def _is_plain(hint: Any) -> bool:
+    return all(kind.__module__ in _PLAIN_MODULES for kind in _iter_classes(hint)) and adapt_hint(hint) is hint
+
+
+def _part_fields(core: Any, schema: JsonSchemaValue, names: EnumNames, *, is_changed: bool) -> Iterator[_FieldType]:
+    """Yield the fields of a compiled object, each with the definitions that it refers to."""
+    core_definitions = core["definitions"] if core["type"] == "definitions" else ()
+    core_fields = core["schema"]["fields"] if core_definitions else core["fields"]
+    for name, shown in schema["properties"].items():
+        nodes = list(iter_subschemas(shown))
+        definitions: dict[str, JsonSchemaValue] = {}
+        for node in nodes:  # grows
+            label = str(node.get("$ref", "")).removeprefix("#/$defs/")
+            if label in schema.get("$defs", ()) and label not in definitions:
+                definitions[label] = schema["$defs"][label]
+                nodes.extend(iter_subschemas(definitions[label]))
+        yield _FieldType(
+            core_fields[name]["schema"],
+            shown,
+            core_definitions=core_definitions if "definition-ref" in repr(core_fields[name]) else (),
+            definitions=definitions,
+            enum_names={id(node): names[id(node)] for node in nodes if id(node) in names},
+            is_changed=is_changed,
+        )
+
+
+def _join_fields(fields: Mapping[str, FieldSpec], types: Sequence[_FieldType], extra: ExtraKeys) -> TypeSchema | None:
+    """Return an object of compiled fields, or None if two of their classes have one name."""
     core_fields: dict[str, core_schema.TypedDictField] = {}
     properties: dict[str, Any] = {}
-    if not all(_may_be_plain(spec.hint) for spec in fields.values()):
-        return None
-    for name, spec in fields.items():
-        try:
-            compiled = None if spec.schema is not None else _compile_plain_type(spec.hint, repr(spec.hint))
-        except TypeError:  # an unhashable hint
-            compiled = None
-        if compiled is None:
-            return None
+    core_definitions: dict[str, CoreSchema] = {}
+    definitions: dict[str, JsonSchemaValue] = {}
+    enum_names: EnumNames = {}
+    for (name, spec), found in zip(fields.items(), types, strict=True):
         alias = None if spec.label == name else spec.label
-        core_fields[name] = core_schema.typed_dict_field(compiled[0], required=spec.required, validation_alias=alias)
-        properties[spec.label] = {**compiled[1], **spec.keywords}
-    # The types were compiled apart, so their own schemas do not have the configuration.
-    config = core_schema.CoreConfig(allow_inf_nan=False)
-    full_schema = core_schema.typed_dict_schema(core_fields, extra_behavior=extra, config=config)
-    # Passing `strict` with each call and checking for unknown keys each take a tenth of parsing small arguments.
-    strict_config = core_schema.CoreConfig(allow_inf_nan=False, strict=True)
-    lenient_schema = core_schema.typed_dict_schema(core_fields, extra_behavior="ignore", config=strict_config)
+        core_fields[name] = core_schema.typed_dict_field(found.core, required=spec.required, validation_alias=alias)
+        properties[spec.label] = {**found.schema, **spec.keywords}
+        if found.definitions:
+            if any(definitions.get(label, part) != part for label, part in found.definitions.items()):
+                return None
+            definitions |= found.definitions
+        core_definitions |= {part["ref"]: part for part in found.core_definitions}
+        enum_names |= found.enum_names
     schema = {
         "type": "object",
         "properties": properties,
         "required": [spec.label for spec in fields.values() if spec.required],
         "additionalProperties": extra != "forbid",
     }
-    try:
-        return TypeSchema(
-            schema,
-            SchemaValidator(full_schema),
-            _SERIALIZER,
-            validate_strict=SchemaValidator(lenient_schema).validate_json,
-        )
-    except SchemaError:  # a pattern that only Python's engine supports
-        return None
-
-
-def _may_be_plain(hint: Any) -> bool:
-    """Return False if a type names a class that is not of the standard library. Asking costs less than compiling."""
-    if isinstance(hint, type):
-        return hint.__module__ in _PLAIN_MODULES
-    origin = get_origin(hint)
-    if origin is Annotated:
-        return _may_be_plain(hint.__origin__)
-    return origin is Literal or all(map(_may_be_plain, get_args(hint)))
-
-
-_PLAIN_MODULES: Final = frozenset({"builtins", "datetime", "uuid", "pathlib", "ipaddress", "re", "collections.abc"})
-_SCALARS: dict[Any, tuple[CoreSchema, JsonSchemaValue]] = {
-    str: (core_schema.str_schema(), {"type": "string"}),
-    int: (core_schema.int_schema(), {"type": "integer"}),
-    float: (core_schema.float_schema(allow_inf_nan=False), {"type": "number"}),
-    bool: (core_schema.bool_schema(), {"type": "boolean"}),
-}
-
-
-@lru_cache(maxsize=2048)
-def _compile_plain_type(hint: Any, hint_text: str) -> tuple[CoreSchema, JsonSchemaValue] | None:
-    """Compile a self-contained type: no class of its own, no shared definitions, no decimal.
-
-    `hint_text` is part of the cache key: unions that differ only in order are equal, but must not share a schema.
-    """
-    del hint_text
-    if hint in _SCALARS:
-        return _SCALARS[hint]
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(hint, config=_CONFIG)
-        generator = _SchemaGenerator(by_alias=True)
-        schema = generator.generate(adapter.core_schema, "validation")
-    except (*_SCHEMA_ERRORS, SchemaError):
-        return None
-    self_contained = (
-        "$defs" not in schema
-        and "$ref" not in repr(schema)
-        and not generator.class_names
-        and not generator.has_decimals
-    )
-    is_named_tuple = hasattr(hint, "_fields")  # a NamedTuple, which has its own definition like other classes
-    return (adapter.core_schema, schema) if self_contained and not is_named_tuple and adapt_hint(hint) is hint else None
+    if definitions:
+        schema["$defs"] = definitions
+    # The types were compiled apart, so their own schemas do not have the configuration.
+    config = core_schema.CoreConfig(title="Arguments", allow_inf_nan=False, extra_fields_behavior=extra)
+    core: CoreSchema = core_schema.typed_dict_schema(core_fields, extra_behavior=extra, config=config)
+    if core_definitions:
+        core = core_schema.definitions_schema(core, list(core_definitions.values()))
+    validate_strict = None
+    if all(found.is_plain for found in types):
+        # Passing `strict` with each call and checking for unknown keys each take a tenth of parsing small arguments.
+        strict_config = core_schema.CoreConfig(allow_inf_nan=False, strict=True)
+        lenient = core_schema.typed_dict_schema(core_fields, extra_behavior="ignore", config=strict_config)
+        validate_strict = SchemaValidator(lenient).validate_json
+    validator = make_validator(core) if any(found.is_changed for found in types) else SchemaValidator(core)
+    return TypeSchema(schema, validator, _SERIALIZER, enum_names, validate_strict=validate_strict)
 
 
 @lru_cache(maxsize=1024)
