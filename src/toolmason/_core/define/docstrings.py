@@ -8,13 +8,18 @@ from typing import NamedTuple
 
 from toolmason._value import Value
 
-# Stored as strings: `re` compiles and caches each on first use, so importing this module stays cheap.
-_SECTION = r"(?i)(?:other |keyword )?(?:args|arguments|params|parameters)\s*:?"
-_UNDERLINE = r"\s*(?:-{3,}|={3,})\s*"
+# Sets, because each pattern that the first docstring compiles takes a tenth of the time of a first tool.
+_SECTIONS = {
+    kind + name for kind in ("", "other ", "keyword ") for name in ("args", "arguments", "params", "parameters")
+}
 
 # Capitalized, these are titles of other sections, never parameters.
-_TITLE = r"Attributes|Examples?|Important|Notes?|Raises|References|Returns?|Tip|Todo|Warn(?:ings?|s)|Yields?"
+_TITLES = {
+    *("Attributes", "Example", "Examples", "Important", "Note", "Notes", "Raises", "References", "Return", "Returns"),
+    *("Tip", "Todo", "Warning", "Warnings", "Warns", "Yield", "Yields"),
+}
 
+# Stored as strings: `re` compiles and caches each on first use, so importing this module stays cheap.
 # Possessive, so that a long line without the last colon fails in one pass.
 _FIELD = (
     r":(param|parameter|arg|argument|key|keyword|kwarg|kwparam|type|kwtype|paramtype)"
@@ -75,7 +80,7 @@ def parse_docstring(doc: str | None) -> Docstring:
         return Docstring(text, {})
     first, *others = text.split("\n")
     # The first line has no known indent: a title there may have lost the indent of its entries.
-    if first.endswith(":") and re.fullmatch(_SECTION, first) and others and _measure_indent(others[0]) == 0:
+    if first.endswith(":") and _is_section(first) and others and _measure_indent(others[0]) == 0:
         others = [f"    {line}" for line in others]
     return _parse_lines([first, *others])
 
@@ -123,9 +128,9 @@ def _parse_section(lines: Sequence[str], start: int) -> tuple[int, list[_Docstri
         head = _parse_field(stripped)
         end = _find_block_end(lines, start) if head.names else start
         return (end, [_make_entry(head, lines[start:end])]) if head.names else None
-    if not re.fullmatch(_SECTION, stripped):
+    if not _is_section(stripped):
         return None
-    if start + 1 < len(lines) and re.fullmatch(_UNDERLINE, lines[start + 1]):
+    if start + 1 < len(lines) and _is_underline(lines[start + 1]):
         end, entries = _parse_numpy(lines, start + 2, _measure_indent(lines[start]))
     else:
         end = _find_block_end(lines, start)
@@ -163,7 +168,7 @@ def _parse_numpy(lines: Sequence[str], index: int, indent: int) -> tuple[int, li
         after = lines[index + 1] if index + 1 < len(lines) else ""
         has_body = bool(after.strip()) and _measure_indent(after) > indent
         head = _parse_head(line.strip(), name_alone=has_body)
-        if _measure_indent(line) != indent or head is None or not head.names or re.fullmatch(_UNDERLINE, after):
+        if _measure_indent(line) != indent or head is None or not head.names or _is_underline(after):
             break
         end = _find_block_end(lines, index)
         if not head.kind and _is_type(head.rest) and (has_body or head.spaced):
@@ -209,11 +214,20 @@ def _parse_field(stripped: str) -> _EntryHead:
 
 def _parse_names(text: str) -> tuple[str, ...]:
     names = dict.fromkeys(part.strip().strip("`").lstrip("\\*") for part in text.split(","))
-    return tuple(names) if all(name.isidentifier() and not re.fullmatch(_TITLE, name) for name in names) else ()
+    return tuple(names) if all(name.isidentifier() and name not in _TITLES for name in names) else ()
+
+
+def _is_section(line: str) -> bool:
+    return line.removesuffix(":").rstrip().lower() in _SECTIONS
+
+
+def _is_underline(line: str) -> bool:
+    stripped = line.strip()
+    return len(stripped) >= 3 and (not stripped.strip("-") or not stripped.strip("="))  # noqa: PLR2004 - as NumPy says
 
 
 def _is_type(text: str) -> bool:
-    return all(re.fullmatch(_TYPE, word) for word in re.split(_BETWEEN_TYPES, text) if word)
+    return not text or all(re.fullmatch(_TYPE, word) for word in re.split(_BETWEEN_TYPES, text) if word)
 
 
 def _join_lines(first: str, lines: Sequence[str]) -> str:

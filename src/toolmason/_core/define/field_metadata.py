@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Final, NotRequired, Required, cast, get_args, get_origin
+from typing import Annotated, Any, Final, NamedTuple, NotRequired, Required, cast, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import CoreConfig, CoreSchema, PydanticSerializationError, SchemaValidator, to_json
@@ -41,8 +40,7 @@ _QUALIFIERS: Final = (Annotated, Required, NotRequired, ReadOnly)
 _NO_PARAM: Final = Param()
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FieldMetadata:
+class FieldMetadata(NamedTuple):
     """Metadata of one field: what `Param(...)`, a string, the docstring and the type say about it."""
 
     param: Param

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from inspect import cleandoc
-from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias, cast, get_args, get_origin
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal, NamedTuple, NotRequired, TypeAlias, cast, get_args, get_origin
 
 from pydantic import (
     ConfigDict,
@@ -239,8 +240,7 @@ def _annotate(name: str, spec: FieldSpec) -> Any:
 # --- types that fields share -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _FieldType:
+class _FieldType(NamedTuple):
     """A compiled type of a field, for every object with such a field: the tools of a program share most types."""
 
     core: CoreSchema
@@ -248,8 +248,8 @@ class _FieldType:
     is_plain: bool = True
     """True if it names no class with fields, so that the strict setting of an object applies to all of it."""
     core_definitions: Sequence[Any] = ()
-    definitions: Mapping[str, JsonSchemaValue] = field(default_factory=dict)
-    enum_names: EnumNames = field(default_factory=dict)
+    definitions: Mapping[str, JsonSchemaValue] = MappingProxyType({})
+    enum_names: Mapping[int, dict[str, Any]] = MappingProxyType({})
     is_changed: bool = False
     """True if the validators that models have of their own do not apply."""
 
@@ -286,7 +286,7 @@ def _find_field_types(specs: Iterable[FieldSpec], extra: ExtraKeys) -> list[_Fie
     except (TypeError, UnsupportedType):  # an unhashable hint, or a type without a schema
         return None
     found = [known[key] for key in keys]
-    return None if None in found else cast("list[_FieldType]", found)
+    return None if any(kind is None for kind in found) else cast("list[_FieldType]", found)
 
 
 def _make_key(hint: Any, extra: ExtraKeys) -> tuple[Any, ...]:
@@ -352,7 +352,7 @@ def _compile_together(hints: Sequence[Any], extra: ExtraKeys) -> list[_FieldType
         return None
     parts = _part_fields(core, schema, names, is_changed=core is not adapter.core_schema)
     return [
-        replace(part, is_plain=_is_plain(hint) and not part.definitions)
+        part._replace(is_plain=_is_plain(hint) and not part.definitions)
         for hint, part in zip(hints, parts, strict=True)
     ]
 
@@ -397,9 +397,9 @@ def _join_fields(fields: Mapping[str, FieldSpec], types: Sequence[_FieldType], e
         if found.definitions:
             if any(definitions.get(label, part) != part for label, part in found.definitions.items()):
                 return None
-            definitions |= found.definitions
+            definitions.update(found.definitions)
         core_definitions |= {part["ref"]: part for part in found.core_definitions}
-        enum_names |= found.enum_names
+        enum_names.update(found.enum_names)
     schema = {
         "type": "object",
         "properties": properties,
