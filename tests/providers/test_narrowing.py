@@ -13,6 +13,7 @@ from providers.samples import CHATS
 from toolmason import Message, Tool, Toolbox, ToolDefinition, tool
 from toolmason.models import ModelRequest
 from toolmason.providers import codec, verdict
+from toolmason.providers.schema.narrow import SharedParts
 from toolmason.providers.schema.strict import fit_anthropic, fit_gemini, fit_openai
 
 
@@ -379,6 +380,19 @@ def test_an_older_draft_is_sent_as_the_current_one(old, new):
 
 PARTS_IN_COMMON = {
     "a loss, at two places": [of(a={"type": "string", "minLength": 2}), of(b={"type": "string", "minLength": 2})],
+    "one type, with and without a text": [
+        of(a={"type": "string", "default": "x", "description": "First."}),
+        of(a={"type": "string", "default": "x"}, b={"type": "string", "default": "x", "description": " "}),
+        of(a={"type": "string", "default": "x", "description": "Second. Default: x."}),
+        {**of(a={"type": "string", "default": "x", "description": "Third"}), "required": ["a"]},
+    ],
+    "one type with a choice, described": [
+        of(
+            a={"const": 1, "description": text},
+            b={"anyOf": [{"type": "string"}, {"type": "null"}], "description": text},
+        )
+        for text in ("First.", "Second.")
+    ],
     "one default, of two types": [of(a={"type": "number", "default": 1}), of(a={"type": "number", "default": 1.0})],
     "one name, two definitions": [
         {**of(a={"$ref": "#/$defs/A"}), "$defs": {"A": of(x={"type": "string"})}},
@@ -400,7 +414,7 @@ PARTS_IN_COMMON = {
 @pytest.mark.parametrize("fit", [fit_openai, fit_anthropic, fit_gemini], ids=["openai", "anthropic", "gemini"])
 @pytest.mark.parametrize("schemas", PARTS_IN_COMMON.values(), ids=PARTS_IN_COMMON)
 def test_schemas_with_parts_in_common_are_narrowed_as_each_is_alone(schemas, fit, strict):
-    shared = {}
+    shared = SharedParts()
 
     together = [fit(schema, strict, shared) for schema in [*schemas, *schemas]]
 
@@ -412,7 +426,7 @@ def test_a_part_that_is_too_deep_in_one_schema_may_be_in_another():
     for _ in range(199):
         deep = {"type": "array", "items": deep}
     inner = {**of(a=of(b=of(c={"$ref": "#/$defs/A"}))), "$defs": {"A": deep}}
-    shared = {}
+    shared = SharedParts()
 
     made = [fit_gemini(schema, "auto", shared) for schema in (of(a=deep), inner, of(a=deep))]
 

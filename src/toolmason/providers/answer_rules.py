@@ -11,6 +11,7 @@ from toolmason._core.toolbox.exchange import AnswerFormat, ModelRequest
 from toolmason._core.values.definition import ToolDefinition
 from toolmason.errors import ConfigError
 from toolmason.providers.schema.losses import NarrowedSchema
+from toolmason.providers.schema.narrow import SharedParts
 from toolmason.providers.tool_set import ProviderRules
 
 
@@ -70,12 +71,14 @@ def choose_answer(
     answers = _RULES.get(rules.provider) if rules is not None and rules.has_tools else None
     if rules is not None and answers is not None and wanted in (None, "native"):
         models = answers.models_with_tools if request.tools or request.native else answers.models
-        native = rules.fit_schema(schema, True, {})  # noqa: FBT003 - the provider enforces only a strict schema
+        native = rules.fit_schema(schema, True, SharedParts())  # noqa: FBT003 - the provider enforces only a strict schema
         if re.match(models, model.partition(":")[2]) and not native.keys and not _changes_meaning(native):
             return AnswerFormat(definition, "native", native.schema)
     may_call = request.tool_choice is None or request.tool_choice.mode != "none"
     if rules is not None:
-        may_call = may_call and rules.has_tools and not _changes_meaning(rules.fit_schema(schema, "auto", {}))
+        may_call = (
+            may_call and rules.has_tools and not _changes_meaning(rules.fit_schema(schema, "auto", SharedParts()))
+        )
     if may_call and wanted in (None, "tool"):
         return AnswerFormat(definition, "tool")
     if wanted in (None, "json"):

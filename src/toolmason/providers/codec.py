@@ -25,6 +25,7 @@ from toolmason.providers.native_tools import deduplicate, format_native_tool, re
 from toolmason.providers.option_rules import map_options, merge, merge_body
 from toolmason.providers.reply_checks import PARSE_ERRORS, check_reply, guard_events, make_unreadable_error
 from toolmason.providers.schema.losses import NarrowedSchema, Verdict
+from toolmason.providers.schema.narrow import SharedParts
 from toolmason.providers.schema.strict import check_strict
 from toolmason.providers.tool_set import EncodedMessage, ProviderRules, RequestCache, ToolSet, make_tool_set
 
@@ -108,7 +109,7 @@ class Format(ABC):
     def verdict(self, tool: ToolDefinition, strict: Strict = "auto") -> Verdict:
         """Return how this provider accepts a tool."""
         alias = ToolNames([tool.name], self.rules.name_pattern, self.rules.max_name_length).get_alias(tool.name)
-        narrowed = self.rules.fit_schema(tool.input_schema, check_strict(strict), {})
+        narrowed = self.rules.fit_schema(tool.input_schema, check_strict(strict), SharedParts())
         return Verdict(self.name, tool.name, narrowed, alias if alias != tool.name else None)
 
 

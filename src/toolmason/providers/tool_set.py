@@ -137,7 +137,7 @@ def make_tool_set(
     if cached is not None:
         return ToolSet(cached[1].tools, cached[1].names, native, strict)
     with pause_garbage_collection():
-        shared: SharedParts = {}
+        shared = SharedParts()
         fitted = tuple((tool, rules.fit_schema(tool.input_schema, strict, shared)) for tool in definitions)
     if rules.strict == "uniform" and len({narrowed.strict for _, narrowed in fitted}) > 1:
         return make_tool_set(definitions, native, rules, False, lossy=lossy)  # noqa: FBT003 - the option of definitions

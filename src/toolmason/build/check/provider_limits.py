@@ -12,6 +12,7 @@ from pydantic_core import to_json
 
 from toolmason._core.values.definition import PORTABLE_NAME, ToolDefinition
 from toolmason.providers.registry import get_format
+from toolmason.providers.schema.narrow import SharedParts
 
 BYTES_PER_TOKEN: Final = 4
 """Average for English and JSON with common tokenizers; an estimate."""
@@ -20,7 +21,7 @@ BYTES_PER_TOKEN: Final = 4
 def estimate_tokens(definition: ToolDefinition, provider: str = "openai") -> int:
     """Return the estimated number of tokens of a definition, in the form in which a provider gets it."""
     # The schema alone: a provider does not show a model the rest of its own JSON.
-    schema = get_format(provider).rules.fit_schema(definition.input_schema, "auto", {}).schema
+    schema = get_format(provider).rules.fit_schema(definition.input_schema, "auto", SharedParts()).schema
     return -(-len(to_json([definition.name, definition.description, schema])) // BYTES_PER_TOKEN)
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 _SHAPE: Final = frozenset({"type", "properties", "required", "additionalProperties", "items", "enum", "anyOf", "$ref"})
 _NUMBERS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 _FORMATS: Final = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
+_LOOKAROUND: Final = re.compile(r"\(\?[=!<]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,14 @@ class Dialect:
     max_depth: int | None = None
     max_properties: int | None = None
     max_enum_values: int | None = None
+
+    def accepts_value(self, keyword: str, value: Any) -> bool:
+        """Return True if an allowed keyword may have this value."""
+        if keyword == "format":
+            return self.formats is None or value in self.formats
+        if keyword == "pattern":
+            return self.allows_lookaround or not _LOOKAROUND.search(str(value))
+        return self.allows_any_item_count or keyword != "minItems" or value in (0, 1)
 
 
 OPENAI: Final = Dialect(provider="openai", requires_items=True)

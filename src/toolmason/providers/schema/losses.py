@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from typing_extensions import override
 
@@ -39,8 +40,7 @@ class Loss:
         return f"{self.path}: {self.what}"
 
 
-@dataclass(frozen=True, slots=True)
-class NarrowedSchema:
+class NarrowedSchema(NamedTuple):
     """Schema in the form that one provider accepts."""
 
     schema: dict[str, Any]
@@ -48,7 +48,7 @@ class NarrowedSchema:
     reason: str = ""
     """Why the schema is not strict; empty if it is."""
     losses: tuple[Loss, ...] = ()
-    keys: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = MappingProxyType({})
     """Aliases of property names that the provider rejects, mapped to those names."""
 
 

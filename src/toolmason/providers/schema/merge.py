@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
 from pydantic_core import to_json
 
 from toolmason._core.define.schema_nodes import get_json_type
+from toolmason.providers.aliases import hash_text
 
 _LOCAL_PREFIXES: Final = ("#/$defs/", "#/definitions/")
 _UPPER_BOUNDS: Final = {"maximum", "maxLength", "maxItems", "maxProperties", "exclusiveMaximum"}
@@ -23,12 +25,26 @@ class SchemaConflict(ValueError):
     """Two schemas that cannot be merged into one."""
 
 
+class SchemaTooComplex(Exception):
+    """Adapting a schema takes more steps than its size justifies."""
+
+
 def get_definition_name(ref: Any) -> str | None:
     """Return the name of the local definition that a reference points to, or None if it points elsewhere."""
     for prefix in _LOCAL_PREFIXES:
         if isinstance(ref, str) and ref.startswith(prefix):
             return ref.removeprefix(prefix).replace("~1", "/").replace("~0", "~")
     return None
+
+
+def make_definition_name(ref: str, known: Container[str]) -> str:
+    """Return a name for the part that a local reference points to, which no known definition has."""
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", ref[2:])
+    if name in known:
+        name += "_"
+    while name in known:
+        name = f"{name}_{hash_text(ref + name, 8)}"
+    return name
 
 
 def modernize(node: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -114,6 +130,19 @@ def make_key(value: Any) -> Any:
     return to_json(value, inf_nan_mode="constants", fallback=str) if isinstance(value, Mapping | list) else value
 
 
+def identify_part(branch: Any) -> Any:
+    """Return a key of a part: parts with the same reference are the same."""
+    return make_key(branch) if isinstance(branch, Mapping) and "$ref" in branch else id(branch)
+
+
+def measure_size(schema: Mapping[str, Any]) -> int:
+    """Return the length of a schema as JSON, or 0 if it is too deep for the serializer."""
+    try:
+        return len(to_json(schema, inf_nan_mode="constants", fallback=str))
+    except (ValueError, RecursionError):
+        return 0
+
+
 def unite_branches(root: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return one object schema that accepts any of the branches; a property is required if all branches require it."""
     own: dict[str, Any] = dict(root.get("properties", {}))
@@ -154,6 +183,19 @@ def make_nullable(schema: dict[str, Any]) -> dict[str, Any]:
     if "enum" in schema and None not in schema["enum"]:
         nullable_schema["enum"] = [*schema["enum"], None]
     return nullable_schema
+
+
+def infer_type(schema: Mapping[str, Any]) -> Any:
+    """Return the type, or types, of a schema without one; None if it says nothing about it."""
+    if "properties" in schema:
+        return "object"
+    if "items" in schema or "prefixItems" in schema:
+        return "array"
+    values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
+    names = list(dict.fromkeys(get_json_type(value) for value in values))
+    if not names:
+        return None
+    return names[0] if len(names) == 1 else names
 
 
 def select_possible(values: list[Any], declared: Any) -> list[Any]:

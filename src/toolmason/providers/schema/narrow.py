@@ -6,23 +6,27 @@ only described to the model.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pydantic_core import to_json
 
-from toolmason._core.define.schema_nodes import get_json_type, resolve_pointer
-from toolmason.providers.aliases import hash_text, make_key_alias
+from toolmason._core.define.schema_nodes import resolve_pointer
+from toolmason.providers.aliases import make_key_alias
 from toolmason.providers.schema.dialects import Dialect
 from toolmason.providers.schema.losses import Loss
 from toolmason.providers.schema.merge import (
     SchemaConflict,
+    SchemaTooComplex,
     get_definition_name,
     get_definitions,
+    identify_part,
+    infer_type,
+    make_definition_name,
     make_key,
     make_nullable,
+    measure_size,
     merge_schemas,
     modernize,
     select_possible,
@@ -30,12 +34,13 @@ from toolmason.providers.schema.merge import (
 )
 from toolmason.providers.schema.sentences import ANNOTATION_KEYWORDS, UNENFORCED_KEYWORDS, add_sentences, make_sentence
 
-_LOOKAROUND: Final = re.compile(r"\(\?[=!<]")
 _ANY_SCALAR: Final = ["string", "number", "boolean", "null"]
 _STRUCTURE_KEYWORDS: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "patternProperties", "items", "prefixItems", "enum"}
     | {"const", "anyOf", "oneOf", "allOf", "$ref", "$defs", "definitions", "description"}
 )
+USUAL_ROOT: Final = frozenset({"type", "properties", "required", "additionalProperties", "$defs", "description"})
+"""Keywords of the root that need no step of their own."""
 _SKIPPED_KEYWORDS: Final = _STRUCTURE_KEYWORDS | ANNOTATION_KEYWORDS
 _SCALAR_KINDS: Final = ("string", "integer", "number", "boolean", "null")
 _BRANCH_KEYWORDS: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
@@ -44,20 +49,34 @@ _ATOMIC_TYPES: Final = frozenset({int, float, bool, type(None)})
 _MAX_DEPTH: Final = 200
 """Deeper than any real schema; guarantees that the recursion ends."""
 _MAX_STEPS: Final = 10_000
-_STEPS_PER_BYTE: Final = 1
 _MAX_PATH_LENGTH: Final = 500
 
 
-class SchemaTooComplex(Exception):
-    """Adapting a schema takes more steps than its size justifies."""
+class SharedParts:
+    """Parts that the schemas of one export have in common, by their JSON text without the description."""
+
+    def __init__(self) -> None:
+        self.narrowed: dict[tuple[bytes, bool], tuple[SchemaNarrower, dict[str, Any]]] = {}
+        """Narrower and form of a part, by whether it is nullable."""
+        self.unchanged: dict[bytes, bool] = {}
+        """True for a part that the API accepts as it is."""
 
 
 class SchemaNarrower:
     """Conversion of one schema to one dialect."""
 
+    property_count = 0
+    enum_value_count = 0
+    max_depth = 0
+    """Depth of the deepest schema so far."""
+    is_counted = True
+    """True if a schema with this part has more to count than one level."""
+    _steps_left = _MAX_STEPS
+    _is_measured = False
+
     def __init__(self, root: Mapping[str, Any], dialect: Dialect, shared: SharedParts | None = None) -> None:
         self.dialect = dialect
-        self._shared = {} if shared is None else shared
+        self._shared = SharedParts() if shared is None else shared
         self._root_schema = root
         self.definitions = get_definitions(root)
         self._pointer_names: dict[str, str] = {}
@@ -65,12 +84,8 @@ class SchemaNarrower:
         self.used_definitions: dict[str, dict[str, Any]] = {}
         self.key_aliases: dict[str, str] = {}
         """Aliases of property names, mapped to those names."""
-        self.property_count = 0
-        self.enum_value_count = 0
-        self.max_depth = 0
-        """Depth of the deepest schema so far."""
-        self._steps_left = _MAX_STEPS
-        self._is_measured = False
+        self.sentences: list[str] = []
+        """Sentences that the last schema has got in its description."""
         self._unfinished: list[tuple[str, str, int]] = []
         """Definitions that are used but not narrowed yet: the name, and the path and depth of the first use."""
 
@@ -89,7 +104,7 @@ class SchemaNarrower:
         if self._steps_left < 0 and not self._is_measured:
             # Measured only now, because writing a schema as JSON takes as long as narrowing a third of it.
             self._is_measured = True
-            self._steps_left += _STEPS_PER_BYTE * _measure_size(self._root_schema)
+            self._steps_left += measure_size(self._root_schema)
         if self._steps_left < 0:
             raise SchemaTooComplex
 
@@ -107,15 +122,13 @@ class SchemaNarrower:
 
     def narrow_root(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return the whole schema in the dialect."""
-        top = self.flatten_root(schema)
-        if top.get("type", "object") != "object":
-            self.add_loss("$", f"the schema has type {top['type']!r}, not 'object'", changes_meaning=True)
-        own_keywords = {key: value for key, value in top.items() if key not in ("$defs", "definitions")}
-        if self.dialect.requires_type and "properties" not in own_keywords:
-            self._add_unrestricted("$", "any key")
-        narrowed = self.narrow_node(
-            {**own_keywords, "type": "object", "properties": own_keywords.get("properties", {})}, "$", 0
-        )
+        if schema.keys() <= USUAL_ROOT and schema.get("type") == "object" and type(schema.get("properties")) is dict:
+            narrowed: dict[str, Any] = {"type": "object"}
+            self.max_depth = 1 if schema["properties"] else 0
+            self._narrow_object(schema, narrowed, "$", 0)
+            self._apply_keywords(schema, narrowed, [], "$")
+        else:
+            narrowed = self._narrow_unusual_root(schema)
         # Not at the first use: a chain of definitions would exhaust the stack.
         while self._unfinished:
             name, path, depth = self._unfinished.pop()
@@ -124,6 +137,16 @@ class SchemaNarrower:
             narrowed["$defs"] = self.used_definitions
         self._check_size()
         return narrowed
+
+    def _narrow_unusual_root(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        top = self.flatten_root(schema)
+        if top.get("type", "object") != "object":
+            self.add_loss("$", f"the schema has type {top['type']!r}, not 'object'", changes_meaning=True)
+        own_keywords = {key: value for key, value in top.items() if key not in ("$defs", "definitions")}
+        if self.dialect.requires_type and "properties" not in own_keywords:
+            self._add_unrestricted("$", "any key")
+        own_keywords |= {"type": "object", "properties": own_keywords.get("properties", {})}
+        return self.narrow_node(own_keywords, "$", 0)
 
     def flatten_root(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return the root with its reference resolved, and without alternatives if the dialect forbids them there."""
@@ -156,12 +179,7 @@ class SchemaNarrower:
             return self._pointer_names[ref]
         if (found := resolve_pointer(self._root_schema, ref)) is None:
             return None
-        new_name = re.sub(r"[^A-Za-z0-9_.-]", "_", ref[2:])
-        if new_name in self.definitions:
-            new_name += "_"
-        while new_name in self.definitions:
-            new_name = f"{new_name}_{hash_text(ref + new_name, 8)}"
-        self._pointer_names[ref] = new_name
+        new_name = self._pointer_names[ref] = make_definition_name(ref, self.definitions)
         self.definitions[new_name] = found
         return new_name
 
@@ -176,27 +194,40 @@ class SchemaNarrower:
             resolved = {**(target if isinstance(target, Mapping) else {}), **siblings}
         return resolved
 
-    def _narrow_shared(self, schema: Any, path: str, depth: int) -> dict[str, Any]:
-        """Narrow a property of the root, or a definition. Tools have many in common, which are narrowed once."""
-        try:
-            key = to_json(schema)
-        except ValueError:  # too deep for the serializer, or not JSON data
-            key = b"$ref"
-        if b"$ref" in key:  # its target belongs to one schema
-            return self.narrow_node(schema, path, depth)
-        if (found := self._shared.get(key)) is None:
+    def _narrow_shared(self, schema: Any, path: str, depth: int, *, is_nullable: bool = False) -> dict[str, Any]:
+        """Narrow a property of the root, or a definition. Tools have many in common, but for the description."""
+        shape, text, key = schema, None, b"$ref"
+        if type(schema) is dict and "description" in schema and "allOf" not in schema:
+            shape = schema.copy()
+            text = shape.pop("description")
+        if type(schema) is not dict or "$ref" not in schema:
+            try:
+                key = to_json(shape)
+            except ValueError:  # too deep for the serializer, or not JSON data
+                key = b"$ref"
+        found = self._shared.narrowed.get((key, is_nullable))
+        if found is None and b"$ref" not in key:  # a reference belongs to one schema
             part = SchemaNarrower(self._root_schema, self.dialect)
-            found = self._shared[key] = (part, part.narrow_node(schema, "", 1))
+            narrowed = part.narrow_node(shape, "", 1)
+            part.is_counted = bool(part.losses or part.property_count or part.enum_value_count or part.max_depth > 1)
+            found = (part, make_nullable(narrowed) if is_nullable else narrowed)
+            self._shared.narrowed[key, is_nullable] = found
+        if found is None or depth + found[0].max_depth > _MAX_DEPTH:
+            narrowed = self.narrow_node(schema, path, depth)
+            return make_nullable(narrowed) if is_nullable else narrowed
         part, narrowed = found
-        if depth + part.max_depth > _MAX_DEPTH:
-            return self.narrow_node(schema, path, depth)
+        if depth > 1 or part.is_counted:
+            self._count_part(part, path, depth)
+        text = add_sentences(text, part.sentences) if text else ""
+        return {**narrowed, "description": text} if text else narrowed
+
+    def _count_part(self, part: SchemaNarrower, path: str, depth: int) -> None:
         if part.losses or part.key_aliases:
             self.losses += [replace(loss, path=path + loss.path) for loss in part.losses]
             self.key_aliases.update(part.key_aliases)
         self.property_count += part.property_count
         self.enum_value_count += part.enum_value_count
         self.max_depth = max(self.max_depth, depth + part.max_depth - 1)
-        return narrowed
 
     def narrow_node(self, schema: Any, path: str, depth: int) -> dict[str, Any]:
         """Return one schema and everything in it in the dialect."""
@@ -275,7 +306,7 @@ class SchemaNarrower:
                 continue
             self._spend(part)
             yield {key: value for key, value in part.items() if key != "allOf"}
-            branches = {_identify(branch): branch for branch in part.get("allOf", ())}
+            branches = {identify_part(branch): branch for branch in part.get("allOf", ())}
             if any(seen.get(inner) for inner in branches):
                 self.add_loss(path, "nested `allOf` does not end", changes_meaning=True)
             new = [(inner, self._resolve(branch)) for inner, branch in branches.items() if inner not in seen]
@@ -284,7 +315,7 @@ class SchemaNarrower:
     def _narrow_plain(self, schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
         narrowed: dict[str, Any] = {}
         sentences: list[str] = []
-        kind = schema["type"] if "type" in schema else self._infer_type(schema)
+        kind = schema["type"] if "type" in schema else infer_type(schema)
         if kind is not None:
             narrowed["type"] = kind
         if not _BRANCH_KEYWORDS.isdisjoint(schema):
@@ -319,18 +350,6 @@ class SchemaNarrower:
             return narrowed
         self._add_unrestricted(path, "any value")
         return {"type": list(_ANY_SCALAR), **narrowed}
-
-    @staticmethod
-    def _infer_type(schema: Mapping[str, Any]) -> Any:
-        if "properties" in schema:
-            return "object"
-        if "items" in schema or "prefixItems" in schema:
-            return "array"
-        values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
-        names = list(dict.fromkeys(get_json_type(value) for value in values))
-        if not names:
-            return None
-        return names[0] if len(names) == 1 else names
 
     def _narrow_values(
         self, schema: Mapping[str, Any], narrowed: dict[str, Any], sentences: list[str], path: str
@@ -367,21 +386,28 @@ class SchemaNarrower:
         self.property_count += len(properties)
         narrowed_properties: dict[str, Any] = {}
         for name, part in properties.items():
-            # A scalar is narrowed as fast as it is found.
-            is_small = depth > 0 or (type(part) is dict and part.get("type") in _SCALAR_KINDS)
-            inner = (self.narrow_node if is_small else self._narrow_shared)(part, f"{path}.{name}", depth + 1)
-            narrowed_properties[name] = make_nullable(inner) if name in omittable else inner
+            is_nullable = name in omittable
+            if depth == 0:
+                inner = self._narrow_shared(part, f"$.{name}", 1, is_nullable=is_nullable)
+            else:
+                inner = self.narrow_node(part, f"{path}.{name}", depth + 1)
+                inner = make_nullable(inner) if is_nullable else inner
+            narrowed_properties[name] = inner
         if dialect.property_name_pattern is not None:
             narrowed_properties = self.alias_properties(narrowed_properties)
             required = [self.alias_key(name) for name in required]
-        additional = schema.get("additionalProperties")
         if "properties" in schema or dialect.requires_items:
             narrowed["properties"] = narrowed_properties
         if dialect.requires_all_properties:
             narrowed["required"] = list(narrowed_properties)
         elif required:
             narrowed["required"] = required
-        if not dialect.requires_closed_objects:
+        self._narrow_other_keys(schema, narrowed, path, depth)
+
+    def _narrow_other_keys(self, schema: Mapping[str, Any], narrowed: dict[str, Any], path: str, depth: int) -> None:
+        """Set the keyword for keys that are not in `properties`."""
+        additional = schema.get("additionalProperties")
+        if not self.dialect.requires_closed_objects:
             if additional is not None:
                 narrowed["additionalProperties"] = (
                     additional if isinstance(additional, bool) else self.narrow_node(additional, f"{path}.*", depth)
@@ -391,7 +417,7 @@ class SchemaNarrower:
             return
         narrowed["additionalProperties"] = False
         open_ended = additional is not False and (
-            bool(additional) or additional == {} or (not properties and path != "$")
+            bool(additional) or additional == {} or (not schema.get("properties") and path != "$")
         )
         if open_ended or schema.get("patternProperties"):
             self._add_unrestricted(path, "any key")
@@ -447,13 +473,14 @@ class SchemaNarrower:
         for keyword, value in schema.items():
             if keyword not in _SKIPPED_KEYWORDS:
                 self._apply_keyword(keyword, value, narrowed, sentences, path)
+        self.sentences = sentences
         if text := add_sentences(schema.get("description"), sentences):
             narrowed["description"] = text
 
     def _apply_keyword(
         self, keyword: str, value: Any, narrowed: dict[str, Any], sentences: list[str], path: str
     ) -> None:
-        if self._allows_keyword(keyword) and self._accepts_value(keyword, value):
+        if self._allows_keyword(keyword) and self.dialect.accepts_value(keyword, value):
             narrowed[keyword] = value
             return
         if (keyword, value) == ("default", None) or (keyword == "uniqueItems" and not value):
@@ -462,35 +489,12 @@ class SchemaNarrower:
         if keyword not in UNENFORCED_KEYWORDS:
             self._add_unenforced(path, f"`{keyword}`")
 
-    def _accepts_value(self, keyword: str, value: Any) -> bool:
-        if keyword == "format":
-            return self.dialect.formats is None or value in self.dialect.formats
-        if keyword == "pattern":
-            return self.dialect.allows_lookaround or not _LOOKAROUND.search(str(value))
-        return self.dialect.allows_any_item_count or keyword != "minItems" or value in (0, 1)
-
     def _check_size(self) -> None:
         limits = self.dialect
-        for message, size, maximum in (
-            ("the schema is more than {:,} levels deep", self.max_depth, limits.max_depth),
-            ("the schema has more than {:,} properties", self.property_count, limits.max_properties),
-            ("the schema has more than {:,} enum values", self.enum_value_count, limits.max_enum_values),
-        ):
-            if maximum is not None and size > maximum:
-                self.losses.insert(0, Loss("$", message.format(maximum), changes_meaning=True))
+        self._check_limit("is more than {:,} levels deep", self.max_depth, limits.max_depth)
+        self._check_limit("has more than {:,} properties", self.property_count, limits.max_properties)
+        self._check_limit("has more than {:,} enum values", self.enum_value_count, limits.max_enum_values)
 
-
-SharedParts: TypeAlias = dict[bytes, tuple[SchemaNarrower, dict[str, Any]]]
-"""Parts that the schemas of one export have in common, by their JSON text, each with its narrower and its form."""
-
-
-def _identify(branch: Any) -> Any:
-    """Return a key of a part: parts with the same reference are the same."""
-    return make_key(branch) if isinstance(branch, Mapping) and "$ref" in branch else id(branch)
-
-
-def _measure_size(schema: Mapping[str, Any]) -> int:
-    try:
-        return len(to_json(schema, inf_nan_mode="constants", fallback=str))
-    except (ValueError, RecursionError):  # too deep for the serializer
-        return 0
+    def _check_limit(self, message: str, size: int, maximum: int | None) -> None:
+        if maximum is not None and size > maximum:
+            self.losses.insert(0, Loss("$", f"the schema {message.format(maximum)}", changes_meaning=True))

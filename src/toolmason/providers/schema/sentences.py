@@ -66,7 +66,10 @@ def add_sentences(text: Any, sentences: list[str]) -> str:
     description = str(text).strip() if text else ""
     if not sentences:
         return description
-    added = " ".join(sentence for sentence in dict.fromkeys(sentences) if sentence not in description)
+    if len(sentences) == 1:  # as with most parameters that have a default
+        added = "" if sentences[0] in description else sentences[0]
+    else:
+        added = " ".join(sentence for sentence in dict.fromkeys(sentences) if sentence not in description)
     if not description or not added:
         return description or added
     return f"{description}{' ' if description.endswith(('.', '!', '?', ':')) else '. '}{added}"

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, Final
+
+from pydantic_core import to_json
 
 from toolmason._core.define.schema_nodes import LIST_KEYWORDS, MAPPING_KEYWORDS, SINGLE_KEYWORDS
 from toolmason._core.values.provider_tools import Strict
 from toolmason.errors import ConfigError
 from toolmason.providers.schema.dialects import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, OPENAI_STRICT, Dialect
 from toolmason.providers.schema.losses import Loss, NarrowedSchema
-from toolmason.providers.schema.merge import CHANGED_KEYWORDS, modernize
-from toolmason.providers.schema.narrow import SchemaNarrower, SchemaTooComplex, SharedParts
-from toolmason.providers.schema.sentences import add_sentences, make_sentence
+from toolmason.providers.schema.merge import CHANGED_KEYWORDS, SchemaTooComplex, modernize
+from toolmason.providers.schema.narrow import USUAL_ROOT, SchemaNarrower, SharedParts
 
 _SCALARS: Final = ("string", "integer", "number", "boolean")
 _PATCHED_KEYWORDS: Final = frozenset(
     {"required", *MAPPING_KEYWORDS, *LIST_KEYWORDS, *SINGLE_KEYWORDS, *CHANGED_KEYWORDS}
 )
 _PLAIN_KEYWORDS: Final = frozenset({"type", "description", "minimum", "maximum", "default"})
-_ROOT_KEYWORDS: Final = frozenset({"type", "properties", "required", "additionalProperties", "description"})
 _MAX_DEPTH: Final = 200
 _MAX_PLAIN_PROPERTIES: Final = 100
 _match_portable_name: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}").fullmatch
@@ -40,31 +41,25 @@ def check_strict(strict: Any) -> Strict:
 def fit_openai(schema: Mapping[str, Any], strict: Strict, shared: SharedParts | None = None) -> NarrowedSchema:
     """Return a schema that OpenAI accepts: strict if nothing is lost or if strict mode is requested."""
     if strict is False:
-        return _fit_loosely(schema, OPENAI, "strict=False")
-    if (plain_schema := _make_plain_strict(schema)) is not None:
-        return NarrowedSchema(plain_schema, strict=True)
+        return _fit_loosely(schema, OPENAI, "strict=False", shared)
     narrowed = _narrow(schema, OPENAI_STRICT, shared, strict=True)
     if strict is True or not narrowed.losses:
         return narrowed
     blocking = next((loss for loss in narrowed.losses if loss.changes_meaning), narrowed.losses[0])
-    return _fit_loosely(schema, OPENAI, str(blocking))
+    return _fit_loosely(schema, OPENAI, str(blocking), shared)
 
 
 def fit_anthropic(schema: Mapping[str, Any], strict: Strict, shared: SharedParts | None = None) -> NarrowedSchema:
     """Return a schema that Anthropic accepts: strict only if requested, because a request may hold few strict tools."""
     if strict is not True:
         reason = "strict=False" if strict is False else "Anthropic limits strict tools per request; pass strict=True"
-        return _fit_loosely(schema, ANTHROPIC, reason)
+        return _fit_loosely(schema, ANTHROPIC, reason, shared)
     return _narrow(schema, ANTHROPIC_STRICT, shared, strict=True)
 
 
 def fit_gemini(schema: Mapping[str, Any], strict: Strict, shared: SharedParts | None = None) -> NarrowedSchema:
     """Return a schema for Gemini's `parametersJsonSchema`; strict mode applies to a whole request."""
     reason = "" if strict is True else "Gemini applies strict mode to a whole request; pass strict=True"
-    properties = _get_plain_properties(schema)
-    if properties is not None:
-        plain_schema = {**schema, "properties": {name: _describe_default(part) for name, part in properties.items()}}
-        return NarrowedSchema(plain_schema, strict=strict is True, reason=reason)
     return _narrow(schema, GEMINI, shared, strict=strict is True, reason=reason)
 
 
@@ -91,61 +86,38 @@ def _refuse(reason: str) -> NarrowedSchema:
     return NarrowedSchema({"type": "object", "properties": {}}, reason=reason or str(loss), losses=(loss,))
 
 
-def _get_plain_properties(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the parameters if each is a plain scalar, as in most tools; a full walk costs ten times as much."""
+def _is_accepted(schema: Mapping[str, Any], dialect: Dialect, shared: SharedParts) -> bool:
+    """Return True if a dialect without strict rules accepts a schema as it is; a full walk costs twice as much."""
     properties = schema.get("properties")
-    if type(properties) is not dict or not schema.keys() <= _ROOT_KEYWORDS or schema.get("type") != "object":
-        return None
-    if schema.get("additionalProperties", False) is not False or len(properties) > _MAX_PLAIN_PROPERTIES:
-        return None
-    return properties if all(map(_is_plain_scalar, properties.values())) else None
-
-
-def _is_plain_scalar(part: Any) -> bool:
-    if type(part) is not dict or not part.keys() <= _PLAIN_KEYWORDS:
+    if type(properties) is not dict or not schema.keys() <= USUAL_ROOT or schema.get("type") != "object":
         return False
-    kind = part.get("type")
-    return type(kind) is str and kind in _SCALARS
+    if schema.get("additionalProperties", False) is not False or len(properties) > _MAX_PLAIN_PROPERTIES:
+        return False
+    parts = chain(properties.values(), schema.get("$defs", {}).values())
+    return all(map(_match_portable_name, properties)) and all(_is_unchanged(part, dialect, shared) for part in parts)
 
 
-def _describe_default(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a plain parameter with its default moved to the description."""
-    if "default" not in part:
-        return part
-    described_part = {key: value for key, value in part.items() if key != "default"}
-    if part["default"] is not None:
-        described_part["description"] = add_sentences(
-            part.get("description"), [make_sentence("default", part["default"])]
-        )
-    return described_part
+def _is_unchanged(part: Any, dialect: Dialect, shared: SharedParts) -> bool:
+    if type(part) is not dict:
+        return False
+    if part.get("type") in _SCALARS and part.keys() <= _PLAIN_KEYWORDS:
+        return True
+    shape = part.copy()
+    shape.pop("description", None)
+    try:
+        key = to_json(shape)
+    except ValueError:  # too deep for the serializer, or not JSON data
+        return False
+    if (found := shared.unchanged.get(key)) is None:
+        narrower = SchemaNarrower({}, dialect)
+        found = shared.unchanged[key] = _patch(shape, narrower, 1) == shape and not narrower.key_aliases
+    return found
 
 
-def _make_plain_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return OpenAI's strict form, or None if a parameter is not plain."""
-    properties = _get_plain_properties(schema)
-    if properties is None:
-        return None
-    required = schema.get("required", ())
-    strict_properties: dict[str, Any] = {}
-    for name, part in properties.items():
-        if name in required:
-            strict_properties[name] = _describe_default(part)
-        else:
-            strict_properties[name] = {**_describe_default(part), "type": [part["type"], "null"]}
-    strict_schema = {
-        "type": "object",
-        "properties": strict_properties,
-        "required": list(strict_properties),
-        "additionalProperties": False,
-    }
-    if "description" in schema:
-        strict_schema["description"] = schema["description"]
-    return strict_schema
-
-
-def _fit_loosely(schema: Mapping[str, Any], dialect: Dialect, reason: str) -> NarrowedSchema:
-    properties = _get_plain_properties(schema)
-    if properties is not None and all(map(_match_portable_name, properties)):
+def _fit_loosely(
+    schema: Mapping[str, Any], dialect: Dialect, reason: str, shared: SharedParts | None
+) -> NarrowedSchema:
+    if _is_accepted(schema, dialect, shared or SharedParts()):
         return NarrowedSchema(dict(schema), reason=reason)
     narrower = SchemaNarrower(schema, dialect)
     try:
