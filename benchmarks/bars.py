@@ -71,6 +71,8 @@ def _catalogs() -> list[Bar]:
         for source in (FLAT, NESTED)
         for column in (RATIO, "first tool, ms")
     ]
+    alone = "nested model, no type in common"
+    found.append(Bar(f"define, {alone}: {RATIO}", f"Define 1,000 tools, cpu: {alone}", "toolmason", RATIO))
     found += [
         Bar(
             f"export {provider}, {source}: {column}",

@@ -16,11 +16,13 @@ from pathlib import Path
 import peers
 from fresh import explain, run_python
 from measure import Row, Table, is_chosen, judge
-from sources import SOURCES, Function, Source, functions
+from sources import ALONE, FLAT, NESTED, Function, Source, functions
 
 COUNT = 1000
 COLUMNS = ("first tool, cold, ms", "first tool, ms", "ms per tool", "wall ms per tool (best)", "x floor", "KB per tool")
 RATIO_LIMIT, FIRST_LIMIT_MS, MEMORY_LIMIT_KB = 1.3, 5.0, 15.0
+
+KINDS = {source.name: source for source in (FLAT, NESTED, ALONE)}
 
 Figures = dict[str, float]
 Definer = Callable[[Function], object]
@@ -61,8 +63,8 @@ CALLED = {"TypeAdapter(fn), called once": _floor_called, "toolmason, called once
 
 
 def table(rounds: int, *, with_peers: bool) -> list[Table]:
-    """Measure every contender in two fresh processes per round, with both kinds of functions."""
-    chosen = [source for source in SOURCES.values() if is_chosen(source.name)]
+    """Measure every contender in two fresh processes per round, with each kind of functions."""
+    chosen = [source for source in KINDS.values() if is_chosen(source.name)]
     return [_table(min(rounds, 5), source, with_peers=with_peers) for source in chosen]
 
 
@@ -154,4 +156,4 @@ async def _timed(define: Definer, some: Sequence[Function]) -> tuple[float, floa
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_measure(sys.argv[1], SOURCES[sys.argv[2]], sys.argv[3]))))
+    print(json.dumps(asyncio.run(_measure(sys.argv[1], KINDS[sys.argv[2]], sys.argv[3]))))

@@ -85,6 +85,18 @@ async def tool_{number}(
     '{"guest": {"name": "Ada", "age": 36, "score": 4.5, "languages": ["en", "fr"]}, "room": "double", "nights": 3}',
 )
 SOURCES = {source.name: source for source in (FLAT, NESTED)}
+ALONE = Source(
+    "nested model, no type in common",
+    NESTED.prelude.partition("\n\n\n")[0] + "\n",
+    NESTED.prelude.partition("\n\n\n")[2].rstrip().replace("Guest(", "Guest{number}(")
+    + "\n\n"
+    + NESTED.template.replace("Guest,", "Guest{number},")
+    .replace('"suite"', '"suite {number}"')
+    .replace("ge=1,", "ge=-{number},")
+    .replace("gt=0,", "gt=-{number},"),
+    NESTED.text,
+)
+"""The same with types that no two tools share, apart from `list[str] | None`."""
 
 
 def functions(count: int, source: Source = FLAT) -> Iterator[Function]:

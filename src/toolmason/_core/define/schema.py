@@ -130,11 +130,17 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
 
 
 def _generate(
-    hint: Any, mode: JsonSchemaMode
+    hint: Any, mode: JsonSchemaMode, *, is_object: bool = False
 ) -> tuple[TypeAdapter[Any], CoreSchema, _SchemaGenerator, JsonSchemaValue]:
-    """Return the adapter of a type, its core schema with the metadata of fields, and its JSON Schema."""
+    """Return the adapter of a type, its core schema with the metadata of fields, and its JSON Schema.
+
+    `is_object` says that the type was made for its fields, so that it has no metadata of its own.
+    """
     try:
         adapter = _adapt(hint)
+        if is_object:  # otherwise a table of classes keeps it
+            core: Any = adapter.core_schema
+            (core["schema"] if core["type"] == "definitions" else core).pop("cls")
         core = apply_field_metadata(adapter.core_schema, sets_values=mode == "validation")
         generator = _SchemaGenerator(by_alias=True)
         return adapter, core, generator, restore_struct_refs(generator.generate(core, mode))
@@ -343,7 +349,7 @@ def _compile_together(hints: Sequence[Any], extra: ExtraKeys) -> list[_FieldType
     fields = {f"field_{index}": NotRequired[adapt_hint(hint)] for index, hint in enumerate(hints)}
     arguments_type = _make_arguments_type(fields, {**_CONFIG, "extra": extra})
     try:
-        adapter, core, generator, schema = _generate(arguments_type, "validation")
+        adapter, core, generator, schema = _generate(arguments_type, "validation", is_object=True)
     except SchemaError:  # a pattern that only Python's engine supports
         return None
     names = generator.finish(schema)
@@ -376,7 +382,9 @@ def _part_fields(core: Any, schema: JsonSchemaValue, names: EnumNames, *, is_cha
         yield _FieldType(
             core_fields[name]["schema"],
             shown,
-            core_definitions=core_definitions if "definition-ref" in repr(core_fields[name]) else (),
+            core_definitions=core_definitions
+            if core_definitions and "definition-ref" in repr(core_fields[name])
+            else (),
             definitions=definitions,
             enum_names={id(node): names[id(node)] for node in nodes if id(node) in names},
             is_changed=is_changed,
