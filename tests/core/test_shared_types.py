@@ -52,6 +52,21 @@ def test_constraints_and_descriptions_stay_with_their_own_tools():
     ]
 
 
+@pytest.mark.parametrize("constraint", [None, 1], ids=["plain", "constrained"])
+def test_unions_in_another_order_keep_their_order(constraint):
+    hints = [int | list[str], list[str] | int, int | list[str]]
+    if constraint:
+        hints = [Annotated[hint, Field(ge=1) if index else Field(ge=1.0)] for index, hint in enumerate(hints)]
+
+    shown = [make_tool(hint).definition.input_schema["properties"]["value"]["anyOf"] for hint in hints]
+
+    assert [[branch["type"] for branch in branches] for branches in shown] == [
+        ["integer", "array"],
+        ["array", "integer"],
+        ["integer", "array"],
+    ]
+
+
 async def test_two_parameters_of_one_model_get_a_value_each():
     def pair(first: Guest, second: list[Guest], third: Guest) -> str:
         return f"{first.name} {second[0].name} {third.name}"

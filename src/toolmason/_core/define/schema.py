@@ -316,7 +316,12 @@ def _strip_descriptions(hint: Any) -> Any:
             marks.extend(mark.metadata)
         else:
             return None
-    return Annotated[(hint.__origin__, *marks)] if marks else hint.__origin__
+    if not marks:
+        return hint.__origin__
+    stripped: Any = Annotated[(hint.__origin__, *marks)]
+    # `typing` keeps such hints and returns one that is equal, perhaps with a union in another order.
+    is_same = repr(stripped.__origin__) == repr(hint.__origin__) and repr(stripped.__metadata__) == repr(tuple(marks))
+    return stripped if is_same else None
 
 
 def _iter_classes(hint: Any) -> Iterator[type]:
@@ -346,8 +351,9 @@ def _compile_field_types(hints: Mapping[Any, Any], extra: ExtraKeys) -> _FieldTy
 
 def _compile_together(hints: Sequence[Any], extra: ExtraKeys) -> list[_FieldType] | None:
     """Return the compiled types, or None if one of them needs its own settings or names."""
-    fields = {f"field_{index}": NotRequired[adapt_hint(hint)] for index, hint in enumerate(hints)}
-    arguments_type = _make_arguments_type(fields, {**_CONFIG, "extra": extra})
+    # Not `NotRequired[...]`: `typing` keeps these hints, and unions in another order are equal.
+    fields = {f"field_{index}": adapt_hint(hint) for index, hint in enumerate(hints)}
+    arguments_type = _make_arguments_type(fields, {**_CONFIG, "extra": extra}, total=False)
     try:
         adapter, core, generator, schema = _generate(arguments_type, "validation", is_object=True)
     except SchemaError:  # a pattern that only Python's engine supports
