@@ -8,7 +8,10 @@ from house.source import ROOT
 
 PUBLIC = {
     "toolmason",
-    *(f"toolmason.{name}" for name in ("chat", "errors", "extend", "mcp", "models", "observe", "providers", "testing")),
+    *(
+        f"toolmason.{name}"
+        for name in ("chat", "errors", "extend", "mcp", "models", "observe", "providers", "scale", "testing")
+    ),
 }
 PAGES = [
     *ROOT.glob("*.md"),

@@ -26,6 +26,7 @@ from toolmason._core.values.policy import (
     Retry,
     Timeout,
 )
+from toolmason._core.values.remote_executor import RemoteExecutor
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ToolTimeout
 
@@ -74,6 +75,8 @@ class CallPolicy(CarriedPolicy):
     signer: ApprovalSigner = field(default_factory=ApprovalSigner)
     max_concurrency: int | None = None
     """Maximum number of concurrent calls in the whole toolbox, if set."""
+    executor: RemoteExecutor | None = None
+    """Runs the tools that do not say where they run."""
     state: SharedState = field(default_factory=SharedState)
 
     @override

@@ -398,6 +398,7 @@ async def _run_attempts(current: CurrentCall, values: Mapping[str, Any]) -> tupl
                     route.settings,
                     seconds,
                     route.runs_on,
+                    route.tool.options,
                     current.cancellation,
                 )
             )

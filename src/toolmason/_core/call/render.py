@@ -21,6 +21,7 @@ from toolmason._core.define.schema_nodes import TypeSchema, admits_number, admit
 from toolmason._core.define.tool import Tool, compile_tool
 from toolmason._core.values.content import CONTENT_TYPES, Content, Text, describe_part
 from toolmason._core.values.foreign_values import to_builtins
+from toolmason._core.values.remote_executor import StoredValue
 from toolmason._core.values.results import (
     ResultFields,
     StructuredFrom,
@@ -72,6 +73,8 @@ def make_renderer(tool: Tool) -> Renderer:
     def render(value: Any, values: Mapping[str, Any]) -> ToolResult:
         if render_remote is not None:
             result = render_remote(value)
+        elif isinstance(value, StoredValue):
+            result = ToolResult("", tool.name, value=value, text=str(value))
         elif isinstance(value.value if type(value) is ToolReturn else value, Iterator | Future):
             raise NeedsThread
         else:

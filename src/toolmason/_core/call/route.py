@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 from toolmason._core.arguments.bind import Bound, make_binder
@@ -162,7 +163,7 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
     options, compiled = tool.options, compile_tool(tool)
     settings, context = merge_settings(chain), merge_context(chain)
     timeouts = combine_timeouts(options.timeout, chain, settings)
-    runs_on: RunsOn = options.runs_on or ("thread" if compiled.kind == "sync" else "loop")
+    runs_on = _choose_place(options.runs_on, compiled, chain)
     if has_dependencies(compiled):
         compiled, runs_on = add_dependencies(compiled, runs_on, settings)
     return Route(
@@ -193,6 +194,20 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         trace=_make_trace_options(tool, context),
         opens_tickets=options.may_open_ticket,
     )
+
+
+def _choose_place(wanted: RunsOn | None, compiled: CompiledTool, chain: PolicyChain) -> RunsOn:
+    """Return the place of a tool: its own option, or else the innermost executor of its toolboxes, or this process."""
+    if wanted is not None and wanted != "ray":
+        return wanted
+    found = [policy.executor for policy in chain if policy.executor is not None]
+    if wanted == "ray":
+        matching = [executor for executor in found if executor.kind == wanted]
+        # By name: the core must not know the packages that stand on it.
+        return matching[0] if matching else import_module("toolmason.scale").get_executor(wanted)
+    if found and compiled.function is not None:
+        return found[0]
+    return "thread" if compiled.kind == "sync" else "loop"
 
 
 def _find_hooks(chain: PolicyChain) -> Collection[Any]:

@@ -111,6 +111,9 @@ class ToolOptionKeywords(TypedDict, total=False):
     strict_types: bool
     extra: Extra
     runs_on: RunsOn | None
+    cpus: float | None
+    gpus: float | None
+    memory: int | None
     on_error: OnError | Inherit
     tags: Iterable[str]
     meta: Mapping[str, Any] | None

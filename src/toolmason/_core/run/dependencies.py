@@ -22,6 +22,7 @@ from toolmason._core.define.signature import Dependency, get_function_name, unwr
 from toolmason._core.define.tool import CompiledTool
 from toolmason._core.run.execute import ThreadAbandoned, call_user_function, run_in_thread
 from toolmason._core.values.policy import EngineSettings, RunsOn
+from toolmason._core.values.remote_executor import RemoteExecutor
 
 _log = logging.getLogger("toolmason")
 
@@ -170,7 +171,7 @@ def add_dependencies(compiled: CompiledTool, runs_on: RunsOn, settings: EngineSe
 
     The function itself runs where `runs_on` says.
     """
-    if runs_on == "process":
+    if runs_on == "process" or isinstance(runs_on, RemoteExecutor):
         return DependentTool(**{item.name: getattr(compiled, item.name) for item in fields(compiled)}), runs_on
 
     async def call(values: dict[str, Any], context: ToolContext[Any]) -> Any:

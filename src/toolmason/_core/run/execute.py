@@ -24,7 +24,9 @@ from toolmason._core.run.processes import CallNotStarted, Worker, WorkerDied, ge
 from toolmason._core.run.threads import Job, get_thread_pool
 from toolmason._core.run.tracing import inject_context, open_span
 from toolmason._core.values.call_state import CallState
+from toolmason._core.values.definition import ToolOptions
 from toolmason._core.values.policy import EngineSettings, RunsOn
+from toolmason._core.values.remote_executor import RemoteCall, RemoteExecutor, ToolResources
 
 _log = logging.getLogger("toolmason")
 
@@ -93,6 +95,7 @@ class Attempt:
     settings: EngineSettings
     seconds: float | None
     runs_on: RunsOn
+    options: ToolOptions
     cancellation: Cancellation = NEVER_CANCELLED
 
 
@@ -112,6 +115,8 @@ async def run_attempt(attempt: Attempt, *, in_span: bool = False) -> Any:
     if attempt.runs_on == "process":
         return await _run_in_process(attempt, loop)
     if attempt.runs_on != "loop":
+        if isinstance(attempt.runs_on, RemoteExecutor):
+            return await _await_on_loop(attempt.runs_on.run(_make_remote_call(attempt)), attempt)
         started = loop.time()
         value = await (_run_in_thread if attempt.runs_on == "thread" else _run_in_executor)(attempt, loop)
         if not inspect.isawaitable(value):
@@ -315,6 +320,18 @@ class RaisedInThread(Exception):
     def __init__(self, error: BaseException) -> None:
         super().__init__()
         self.error = error
+
+
+def _make_remote_call(attempt: Attempt) -> RemoteCall:
+    options = attempt.options
+    return RemoteCall(
+        name=attempt.name,
+        payload=pickle_call(*attempt.tool.make_picklable_call(attempt.values, attempt.context)),
+        repeatable=options.repeatable,
+        resources=ToolResources(cpus=options.cpus, gpus=options.gpus, memory=options.memory),
+        carrier=inject_context({}),
+        report=attempt.state.report,
+    )
 
 
 async def _run_in_process(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:

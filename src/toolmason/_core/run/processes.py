@@ -35,10 +35,10 @@ _START_TIMEOUT: Final = 30.0
 class WorkerDied(ToolmasonError):
     """The worker process ended before the tool finished."""
 
-    def __init__(self, code: int | None) -> None:
+    def __init__(self, code: int | None, reason: str = "") -> None:
         self.code = code
         description = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
-        super().__init__(f"its worker process {description}")
+        super().__init__(f"its worker process {reason or description}")
 
 
 class CallNotStarted(WorkerDied):
@@ -105,7 +105,7 @@ class Worker:
             self.process.join(1)
             raise WorkerDied(self.process.exitcode) from gone
         if kind == "error":
-            raise _unpickle_error_chain(data)
+            raise unpickle_error_chain(data)
         return data
 
     def _find_new_path(self) -> list[str] | None:
@@ -295,7 +295,7 @@ def pickle_call(function: Callable[..., Any], names: tuple[str, ...], values: di
         return pickle.dumps((function, names, values))
     except Exception as error:
         raise ConfigError(
-            f'runs_on="process": the call cannot be pickled: {error}. '
+            f"The call cannot be sent to another process: it cannot be pickled: {error}. "
             "Define the function at module level, and inject only values that can be pickled."
         ) from error
 
@@ -330,17 +330,24 @@ def _run_payload(payload: bytes, pipe: Any) -> bytes:
     number, payload, path, carrier = pickle.loads(payload)  # noqa: S301 - from the process that started this one
     if path is not None:
         sys.path[:] = path
+
+    def report(*progress: Any) -> None:
+        pipe.send_bytes(pickle.dumps((number, "progress", progress)))
+
     try:
-        with (
-            report_progress_to(lambda *report: pipe.send_bytes(pickle.dumps((number, "progress", report)))),
-            use_context(carrier),
-        ):
-            function, names, values = pickle.loads(payload)  # noqa: S301 - from the process that started this one
-            positional = [values.pop(name) for name in names]
-            value = _resolve_value(function(*positional, **values))
-        return pickle.dumps((number, "ok", value))
+        return pickle.dumps((number, "ok", run_pickled_call(payload, carrier, report)))
     except BaseException as error:  # noqa: BLE001 - any exception of the tool is sent to the parent
-        return pickle.dumps((number, "error", _pickle_error_chain(error)))
+        return pickle.dumps((number, "error", pickle_error_chain(error)))
+
+
+def run_pickled_call(payload: bytes, carrier: Mapping[str, str], report: Callable[..., None]) -> Any:
+    """Run a call of another process in its trace, and return its value."""
+    import pickle  # noqa: PLC0415 - as above
+
+    with report_progress_to(report), use_context(carrier):
+        function, names, values = pickle.loads(payload)  # noqa: S301 - from a process of the same application
+        positional = [values.pop(name) for name in names]
+        return _resolve_value(function(*positional, **values))
 
 
 def _resolve_value(value: Any) -> Any:
@@ -353,7 +360,7 @@ async def _await_value(value: Any) -> Any:
     return [item async for item in value] if inspect.isasyncgen(value) else await value
 
 
-def _pickle_error_chain(error: BaseException | None) -> list[bytes]:
+def pickle_error_chain(error: BaseException | None) -> list[bytes]:
     """Serialize an error and its causes, the error first. Pickle alone drops `__cause__`."""
     import pickle  # noqa: PLC0415 - as above
 
@@ -364,7 +371,7 @@ def _pickle_error_chain(error: BaseException | None) -> list[bytes]:
     return chain
 
 
-def _unpickle_error_chain(chain: list[bytes]) -> BaseException:
+def unpickle_error_chain(chain: list[bytes]) -> BaseException:
     import pickle  # noqa: PLC0415 - as above
 
     errors: list[BaseException] = [pickle.loads(data) for data in chain]  # noqa: S301 - from our own worker

@@ -138,6 +138,15 @@ class ToolLookup:
             return (await self.refresh(context)).get_route(name, resolvers_had_none=True)
         return route
 
+    async def resolve(self, name: str) -> Tool | None:
+        """Return the tool that a call runs, or None if there is none. Raise the error of a resolver that failed."""
+        route = await self.find_route(name, None)
+        if isinstance(route, UnknownTool):
+            return None
+        if isinstance(route, ToolCallError):
+            raise route
+        return route.tool
+
     async def resolve_route(self, name: str) -> Route | ToolCallError:
         """Return the route of a call. Asks the resolvers, without blocking the loop."""
         route = self.get_route(name)

@@ -32,6 +32,7 @@ from toolmason._core.values.policy import (
     check_timeout,
 )
 from toolmason._core.values.provider_tools import AnyNativeTool, RemoteMcp, WebSearch
+from toolmason._core.values.remote_executor import RemoteExecutor
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import DefinitionError
 
@@ -45,6 +46,7 @@ _OPTION_KINDS: Final = {
     "resolution_fallback": (bool, Inherit),
     "approvals_file": (str, PurePath, NoneType),
     "max_concurrency": (int, NoneType),
+    "executor": (RemoteExecutor, NoneType),
     "eager": (bool,),
     "name": (str, NoneType),
 }
@@ -61,6 +63,8 @@ class ToolboxPolicy:
     retry: Retry | None = None
     max_concurrency: int | None = None
     """Maximum number of concurrent calls; None for no limit on single calls, and that of the settings on batches."""
+    executor: RemoteExecutor | None = None
+    """Runs the tools that do not say where they run."""
     resolvers: tuple[Resolver, ...] = ()
     resolution_fallback: bool | Inherit = INHERIT
     """True if a call may use a tool that only a resolver knows. If inherited, only outside of a run."""
@@ -163,6 +167,7 @@ def make_call_policy(policy: ToolboxPolicy) -> CallPolicy:
         approver=policy.approver,
         signer=_make_signer(policy, key),
         max_concurrency=policy.max_concurrency,
+        executor=policy.executor,
         state=SharedState(middleware=[_run_with_experimental] if policy.experimental else []),
     )
 

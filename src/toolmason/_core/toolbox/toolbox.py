@@ -47,6 +47,7 @@ from toolmason._core.values.policy import (
     check_timeout,
 )
 from toolmason._core.values.provider_tools import AnyNativeTool, Strict
+from toolmason._core.values.remote_executor import RemoteExecutor
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, make_call
 from toolmason._explain import explain_arguments
 from toolmason.errors import PluginError, ToolCallError, UnknownName, UnknownTool
@@ -70,6 +71,7 @@ class Toolbox:
         timeout: Timeout = INHERIT,
         retry: Retry | None = None,
         max_concurrency: int | None = None,
+        executor: RemoteExecutor | None = None,
         resolvers: Sequence[Resolver] = (),
         resolution_fallback: bool | Inherit = INHERIT,
         naming: Naming | None = None,
@@ -105,6 +107,7 @@ class Toolbox:
             on_conflict=on_conflict,
             on_elicit=on_elicit,
             on_sample=on_sample,
+            executor=executor,
             roots=(roots,) if isinstance(roots, str | Path) else tuple(roots),
             eager=eager,
             settings=settings or EngineSettings(),
@@ -221,12 +224,7 @@ class Toolbox:
 
     async def resolve(self, name: str) -> Tool | None:
         """Return the tool that a call with this name would run, or None. Raise the error of a resolver that failed."""
-        route = await self._lookup.find_route(name, None)
-        if isinstance(route, UnknownTool):
-            return None
-        if isinstance(route, ToolCallError):
-            raise route
-        return route.tool
+        return await self._lookup.resolve(name)
 
     resolve_sync = blocking(resolve)
 

@@ -29,6 +29,7 @@ from toolmason._core.values.policy import (
     check_retry,
     check_timeout,
 )
+from toolmason._core.values.remote_executor import RemoteExecutor
 from toolmason._explain import explain_arguments
 from toolmason._value import Value
 from toolmason.errors import DefinitionError
@@ -95,8 +96,8 @@ _OPTION_KINDS: Final = {
     **dict.fromkeys(("read_only", "destructive", "idempotent", "open_world", "sequential"), (bool, NoneType)),
     **dict.fromkeys(("return_direct", "skip_permission", "overrides_builtin", "strict_types"), (bool,)),
     **dict.fromkeys(("substitute_result", "background", "external"), (bool,)),
-    "ticket_after": (int, float, NoneType),
-    **dict.fromkeys(("max_concurrency", "max_calls", "max_result_bytes"), (int, NoneType)),
+    **dict.fromkeys(("ticket_after", "cpus", "gpus"), (int, float, NoneType)),
+    **dict.fromkeys(("max_concurrency", "max_calls", "max_result_bytes", "memory"), (int, NoneType)),
     "lock": (str, NoneType),
     "rate": (Rate, NoneType),
     "tags": (AbstractSet,),
@@ -154,8 +155,14 @@ class ToolOptions(Value):
     extra: Extra = "ignore"
     """Handling of arguments that the schema does not declare."""
     runs_on: RunsOn | None = None
-    """`"loop"`, `"thread"`, `"process"`, or an executor of threads. `None` runs async tools on the loop and sync tools
-    in a thread."""
+    """`"loop"`, `"thread"`, `"process"`, `"ray"`, or an executor. `None` runs a tool on the executor of its toolbox, or
+    else async tools on the loop and sync tools in a thread."""
+    cpus: float | None = None
+    """CPUs that a call needs on a cluster."""
+    gpus: float | None = None
+    """GPUs that a call needs on a cluster."""
+    memory: int | None = None
+    """Bytes of memory that a call needs on a cluster."""
     on_error: OnError | Inherit = INHERIT
     tags: frozenset[str] = frozenset()
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -183,7 +190,8 @@ class ToolOptions(Value):
             raise DefinitionError(f"ticket_after={self.ticket_after!r}: must be at least 0 seconds, or omitted.")
         check_runs_on(self.runs_on)
         check_converter(self.converter)
-        for name, minimum in (("max_concurrency", 1), ("max_calls", 1), ("max_result_bytes", 256)):
+        minimums = {"max_concurrency": 1, "max_calls": 1, "max_result_bytes": 256, "cpus": 0, "gpus": 0, "memory": 1}
+        for name, minimum in minimums.items():
             if (value := getattr(self, name)) is not None and value < minimum:
                 raise DefinitionError(f"{name}={value!r}: must be at least {minimum}, or omitted.")
         self._check_functions()
@@ -250,15 +258,17 @@ def check_runs_on(runs_on: Any) -> None:
     Raises:
         DefinitionError: it is neither a known name nor an executor of threads.
     """
+    if isinstance(runs_on, RemoteExecutor):
+        return
     if isinstance(runs_on, Executor):
         # Its class is loaded on first access, so a program without process pools does not pay for it.
         pools = sys.modules.get("concurrent.futures.process")
         if pools is None or not isinstance(runs_on, pools.ProcessPoolExecutor):
             return
         raise DefinitionError(f'runs_on={runs_on!r}: its processes cannot be stopped at a deadline. Use "process".')
-    if runs_on not in (None, "loop", "thread", "process"):
+    if runs_on not in (None, "loop", "thread", "process", "ray"):
         raise DefinitionError(
-            f'runs_on={runs_on!r}: must be "loop", "thread" or "process", or omitted. An executor works, too.'
+            f'runs_on={runs_on!r}: must be "loop", "thread", "process" or "ray", or omitted. An executor works, too.'
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from types import NoneType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
+from toolmason._core.values.remote_executor import RemoteExecutor
 from toolmason._explain import explain_arguments
 from toolmason._value import Value
 from toolmason.errors import ConfigError, DefinitionError, ToolCallError
@@ -103,7 +104,7 @@ def check_timeout(timeout: _T) -> _T:
     return timeout
 
 
-RunsOn: TypeAlias = Literal["loop", "thread", "process"] | Executor
+RunsOn: TypeAlias = Literal["loop", "thread", "process", "ray"] | Executor | RemoteExecutor
 OnError: TypeAlias = Literal["message", "redact", "raise"] | Callable[[ToolCallError], Any]
 """Error text shown to the model. A function returns a string or a `ToolResult`, or raises."""
 

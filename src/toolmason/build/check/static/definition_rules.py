@@ -31,7 +31,7 @@ _PARAM_OPTIONS: Final = frozenset(item.name for item in fields(Param))
 _FACTORY_OPTIONS: Final = frozenset({"input_schema", "params", "handler"})
 _CHOICES: Final[Mapping[str, tuple[object, ...]]] = {
     "extra": ("ignore", "forbid", "allow"),
-    "runs_on": (None, "loop", "thread", "process"),
+    "runs_on": (None, "loop", "thread", "process", "ray"),
     "repeats": ("detect", "allow"),
     "record": ("none", "shape", "full"),
     "role": ("user", "assistant", "system"),

@@ -1,0 +1,21 @@
+"""Run tools on other machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolmason._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from toolmason._core.values.remote_executor import RemoteCall, RemoteExecutor, ToolResources
+    from toolmason.scale.ray_executor import RayExecutor, RayObject, get_executor
+
+__all__ = ["RayExecutor", "RayObject", "RemoteCall", "RemoteExecutor", "ToolResources", "get_executor"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "toolmason._core.values.remote_executor": ("RemoteCall", "RemoteExecutor", "ToolResources"),
+        "toolmason.scale.ray_executor": ("RayExecutor", "RayObject", "get_executor"),
+    },
+)
