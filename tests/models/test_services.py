@@ -12,9 +12,10 @@ import pytest
 
 from chat.simulated_replies import reply as body_of
 from chat.simulated_replies import stream as stream_of
+from providers.recordings import sse
 from toolmason import Chat, Message, Tool, Toolbox, ToolCall, ToolResult, model, tool
 from toolmason._services import SERVICES
-from toolmason.chat import Done
+from toolmason.chat import Done, TextDelta
 from toolmason.errors import ConfigError, ModelError, UnsupportedProvider
 from toolmason.models import ModelRequest
 
@@ -41,8 +42,25 @@ FIELDS = {
 """Fields that each API accepts, as its documentation or a public report of a refusal says."""
 
 
+def refuse_vertex(body):
+    """Return why Vertex AI refuses a body, or None."""
+    unknown = body.keys() - {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}
+    if unknown:
+        return f'Invalid JSON payload received. Unknown name "{min(unknown)}"'
+    parts = [part for content in body["contents"] for part in content["parts"]]
+    if {"text": ""} in parts:
+        return "Unable to submit request because it has an empty text parameter."
+    if any("functionCall" in part and "thoughtSignature" not in part for part in parts):
+        return "Function call is missing a thought_signature in functionCall parts."
+    if len([1 for part in parts if "functionCall" in part]) != len([1 for part in parts if "functionResponse" in part]):
+        return "Please ensure that the number of function response parts is equal to that of function call parts."
+    return None
+
+
 def refuse(name, body):
     """Return why the API of a name refuses a body, or None. Written from reports, not from the table of services."""
+    if name == "vertex":
+        return refuse_vertex(body)
     unknown = body.keys() - BASE_FIELDS - SAMPLING - FIELDS[name]
     if unknown:
         return f"extra_forbidden: {sorted(unknown)}"
@@ -79,19 +97,14 @@ def api(name, *replies):
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             requests.append((self.path, dict(self.headers), body))
             wrong = refuse(name, body)
-            status, content = 200, b""
-            if wrong:
-                status, content = 400, json.dumps({"error": {"message": wrong}}).encode()
-            else:
-                given = answers.pop(0) if len(answers) > 1 else answers[0]
-                if isinstance(given, int):
-                    status, content = given, json.dumps({"error": {"message": "Slow down."}}).encode()
-                elif isinstance(given, bytes):
-                    content = given
-                else:
-                    content = json.dumps(given).encode()
+            given = 400 if wrong else answers.pop(0) if len(answers) > 1 else answers[0]
+            status = given if isinstance(given, int) else 200
+            if isinstance(given, int):
+                given = {"error": {"code": status, "message": wrong or "Slow down."}}
+            content = given if isinstance(given, bytes) else json.dumps(given).encode()
             self.send_response(status)
-            self.send_header("content-type", "text/event-stream" if body.get("stream") else "application/json")
+            kind = "text/event-stream" if isinstance(given, bytes) else "application/json"
+            self.send_header("content-type", kind)
             self.send_header("content-length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -332,18 +345,107 @@ async def test_a_query_of_the_address_stays_at_its_end(kind, base, path):
     assert requests[0][0] == path
 
 
+# --- Vertex AI, through the client of its SDK ----------------------------------------------------------
+
+
+@contextmanager
+def vertex(*replies, **options):
+    """Start a server with the API of Vertex AI, and yield the model that uses it, with the recorded requests."""
+    with api("vertex", *replies) as (url, requests):
+        made = model("vertex:gemini-3-pro", base_url=url.removesuffix("/v1"), api_key="k", **options)
+        yield made, requests
+
+
+SIGNED_CALL = {"functionCall": {"name": CALL[0], "args": CALL[1]}, "thoughtSignature": "c2ln"}
+"""A call as Vertex AI sends it; the signature must come back with it."""
+
+
+def events_of(*bodies):
+    """Return a stream without comments: Vertex AI sends none, and its SDK cannot read them."""
+    return sse(bodies, comment=False)
+
+
+def test_the_table_has_each_provider_that_is_tested_here():
+    assert set(SERVICES) == {*CHAT, "vertex", "openai", "anthropic", "gemini"}
+
+
 async def test_vertex_goes_through_the_client_of_its_sdk():
-    from models.server import answer, provider
+    with vertex(body_of("gemini", "Yes."), headers={"x-trace": "t1"}) as (made, requests):
+        async with made:
+            reply = await made.respond(ModelRequest("Hi", Toolbox(find_tea), options={"max_tokens": 40}))
 
-    with provider(answer(body_of("gemini", "Yes."))) as server:
-        made = model("vertex:gemini-3-pro", base_url=server.url, api_key="k", headers={"x-trace": "t1"})
-        reply = await made.respond(ModelRequest("Hi", Toolbox(find_tea), options={"max_tokens": 40}))
-
-    path, headers, body = server.requests[0]
-    assert "publishers/google/models/gemini-3-pro:generateContent" in path
+    path, headers, body = requests[0]
+    assert path.endswith("publishers/google/models/gemini-3-pro:generateContent")
     assert body["generationConfig"]["maxOutputTokens"] == 40
-    assert {key.lower(): value for key, value in headers.items()}["x-trace"] == "t1"
+    headers = {key.lower(): value for key, value in headers.items()}
+    assert (headers["x-trace"], headers["x-goog-api-key"]) == ("t1", "k")
     assert reply.text == "Yes."
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "stream"])
+async def test_a_tool_turn_passes_the_api_of_vertex(streamed):
+    called = {"candidates": [{"content": {"role": "model", "parts": [SIGNED_CALL]}, "finishReason": "STOP"}]}
+    said = body_of("gemini", "4 euros.")
+    # A stream often ends with an empty part, which the API refuses if it comes back (review D4).
+    end = {"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": "STOP"}]}
+    replies = [events_of(called, end), events_of(said)] if streamed else [called, said]
+    with vertex(*replies) as (made, requests):
+        async with made:
+            chat = Chat(made, Toolbox(find_tea, ANY))
+            events = [event async for event in chat.stream("What is Assam?")] if streamed else []
+            reply = events[-1].reply if streamed else await chat.send("What is Assam?")
+
+    assert (reply.finish, reply.text) == ("stop", "4 euros.")
+    assert [result.ok for result in reply.results] == [True]
+    assert all(("streamGenerateContent" in path) == streamed for path, _, _ in requests)
+    _, again, answered = requests[1][2]["contents"]
+    assert again["parts"] == [SIGNED_CALL]
+    assert answered["parts"][0]["functionResponse"]["name"] == "find_tea"
+
+
+async def test_a_stream_of_vertex_has_its_text_in_pieces():
+    chunks = [{"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}]} for text in ("4 eu", "ros.")]
+    with vertex(events_of(*chunks, body_of("gemini", " Each."))) as (made, requests):
+        async with made:
+            events = [event async for event in Chat(made).stream("What is Assam?")]
+
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["4 eu", "ros.", " Each."]
+    assert events[-1].reply.text == "4 euros. Each."
+    assert requests[0][0].endswith("gemini-3-pro:streamGenerateContent?alt=sse")
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "stream"])
+@pytest.mark.parametrize(("status", "retryable"), [(429, True), (403, False)])
+async def test_an_error_of_vertex_names_the_provider(streamed, status, retryable):
+    with vertex(status, max_retries=0) as (made, requests):
+        async with made:
+            request = ModelRequest("Hi")
+            with pytest.raises(ModelError, match=f"^vertex answered {status}: .*Slow down") as caught:
+                _ = [event async for event in made.stream(request)] if streamed else await made.respond(request)
+
+    assert (caught.value.status, caught.value.retryable, len(requests)) == (status, retryable, 1)
+
+
+def test_vertex_opens_a_connection_for_each_event_loop():
+    with vertex(body_of("gemini", "Yes.")) as (made, requests):
+        replies = [made.respond_sync(ModelRequest("Hi")) for _ in range(2)]
+
+    assert [reply.text for reply in replies] == ["Yes.", "Yes."]
+    assert len(requests) == 2
+
+
+@pytest.mark.parametrize("wrong", [{"timeout": 0}, {"max_retries": -1}], ids=str)
+def test_vertex_refuses_a_wrong_option_of_the_connection(wrong):
+    with pytest.raises(ConfigError, match="timeout must be positive or None"):
+        model("vertex:gemini-3-pro", api_key="k", **wrong)
+
+
+async def test_vertex_asks_again_as_often_as_it_may():
+    with vertex(503, body_of("gemini", "Yes."), max_retries=1) as (made, requests):
+        async with made:
+            reply = await asyncio.wait_for(made.respond(ModelRequest("Hi")), 20)
+
+    assert (reply.text, len(requests)) == ("Yes.", 2)
 
 
 def test_vertex_sends_no_key_of_the_environment_elsewhere(monkeypatch):

@@ -100,13 +100,15 @@ def _connect(service: Service, name: str, given: Mapping[str, Any]) -> tuple[Ser
         service = _load_attribute("models.http.sdk_clients", "find_client_service")(service, client)
         sender = _load_attribute("models.http.sdk_clients", "make_sender")(client, service, name, headers)
         return service, lambda: sender
+    _check_connection(timeout, max_retries := given["max_retries"], proxy)
     if service.name == "vertex":
         if proxy is not None:
             raise ConfigError("vertex: proxy= is not supported. Set HTTPS_PROXY, or pass `client=genai.Client(...)`.")
         make_sender = _load_attribute("models.http.sdk_clients", "make_vertex_sender")
-        return service, make_sender(service, name, headers, api_key=api_key, base_url=base_url, timeout=timeout)
+        connection = {"api_key": api_key, "base_url": base_url, "timeout": timeout, "max_retries": max_retries}
+        return service, make_sender(service, name, headers, **connection)
     endpoint = make_endpoint(service.name, name, base_url=base_url, api_key=api_key, headers=headers)
-    return endpoint.service, _make_sender_factory(endpoint, timeout, given["max_retries"], proxy)
+    return endpoint.service, _make_sender_factory(endpoint, timeout, max_retries, proxy)
 
 
 def _from_plugin(prefix: str, name: Any, model_name: str, options: Mapping[str, Any]) -> Model:
@@ -142,9 +144,7 @@ def _make_codec_factory(service: Service, mode: str) -> Callable[[], Codec]:
     return lambda: _load_attribute("providers.formats.json_mode", "JsonModeCodec")(service)
 
 
-def _make_sender_factory(
-    endpoint: Endpoint, timeout: float | None, max_retries: int, proxy: str | None
-) -> Callable[[], Sender]:
+def _check_connection(timeout: float | None, max_retries: int, proxy: str | None) -> None:
     is_valid_timeout = timeout is None or (type(timeout) in (int, float) and timeout > 0)
     if not is_valid_timeout or type(max_retries) is not int or max_retries < 0:
         raise ConfigError(
@@ -154,6 +154,11 @@ def _make_sender_factory(
     if proxy is not None and not proxy.startswith(_PROXY_SCHEMES):
         visible = proxy.rpartition("@")[2]  # the part before `@` holds credentials
         raise ConfigError(f"proxy={visible!r} is not a proxy URL. Use http://…, https://… or socks5://….")
+
+
+def _make_sender_factory(
+    endpoint: Endpoint, timeout: float | None, max_retries: int, proxy: str | None
+) -> Callable[[], Sender]:
     if find_spec("httpx2") is None:  # pragma: no cover - the test suite has it
         raise ImportError("Models need httpx2: pip install 'toolmason[models]'")
 

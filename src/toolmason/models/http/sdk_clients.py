@@ -5,9 +5,11 @@ A caller with a client has already loaded its SDK. Only `vertex` imports one, wi
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import sys
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -50,7 +52,7 @@ def make_sender(client: Any, service: Service, model: str, headers: Mapping[str,
     return SdkSender(client, service, headers)
 
 
-def make_vertex_sender(
+def make_vertex_sender(  # noqa: PLR0913 - one parameter for each option of the connection
     service: Service,
     model: str,
     headers: Mapping[str, str],
@@ -58,8 +60,9 @@ def make_vertex_sender(
     api_key: str | None,
     base_url: str | None,
     timeout: float | None,
+    max_retries: int,
 ) -> Callable[[], SdkSender]:
-    """Return a function that makes a client of Google's SDK for Vertex AI, and a sender that uses it.
+    """Return a function that makes a sender with clients of Google's SDK for Vertex AI.
 
     Raises:
         ConfigError: neither a project nor a key is set.
@@ -71,14 +74,16 @@ def make_vertex_sender(
         raise ConfigError("No project for vertex. Set GOOGLE_CLOUD_PROJECT, or pass `api_key=`.")
     if base_url and not api_key:  # the SDK would send the key of the environment there
         raise ConfigError("vertex: base_url= requires `api_key=`, or a `client=genai.Client(...)` of your own.")
-    http = {"base_url": base_url, "timeout": None if timeout is None else int(timeout * 1000)}
+    http: dict[str, Any] = {"retry_options": {"attempts": max_retries + 1}}
+    if base_url is not None:
+        http["base_url"] = base_url
+    if timeout is not None:
+        http["timeout"] = int(timeout * 1000)
 
-    def connect() -> SdkSender:
-        genai = import_module("google.genai")
-        given = {name: value for name, value in http.items() if value is not None}
-        return GenaiSender(genai.Client(vertexai=True, api_key=api_key, http_options=given), service, model, headers)
+    def make_client() -> Any:
+        return import_module("google.genai").Client(vertexai=True, api_key=api_key, http_options=http)
 
-    return connect
+    return lambda: VertexSender(make_client, service, model, headers)
 
 
 class SdkSender:
@@ -140,8 +145,11 @@ class GenaiSender(SdkSender):
 
     def __init__(self, client: Any, service: Service, model: str, headers: Mapping[str, str]) -> None:
         super().__init__(client, service, headers)  # holds the client, which closes when it is garbage-collected
-        self._models = getattr(client, "aio", client).models
         self._model = model
+
+    @property
+    def _models(self) -> Any:
+        return getattr(self._client, "aio", self._client).models
 
     def _make_arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
         settings = {key: value for key, value in body.items() if key not in ("contents", "generationConfig")}
@@ -164,6 +172,38 @@ class GenaiSender(SdkSender):
     async def _open_stream(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         events = await self._models.generate_content_stream(**self._make_arguments(body))
         return (_to_plain(event) async for event in events)
+
+
+class VertexSender(GenaiSender):
+    """Sender that makes its clients, one for each event loop, because a connection belongs to its loop."""
+
+    def __init__(
+        self, make_client: Callable[[], Any], service: Service, model: str, headers: Mapping[str, str]
+    ) -> None:
+        super().__init__(None, service, model, headers)
+        self._make_client = make_client
+        self._clients: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    @property
+    @override
+    def secrets(self) -> tuple[str, ...]:
+        return tuple(secret for client in self._clients.values() for secret in find_client_secrets(client))
+
+    @property
+    @override
+    def _models(self) -> Any:
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            self._clients[loop] = self._make_client()
+        return self._clients[loop].aio.models
+
+    @override
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aio.aclose()
+            client.close()
 
 
 def _to_plain(answer: Any) -> Any:
