@@ -9,9 +9,12 @@ from typing import Any
 
 
 def lazy_names(
-    package: str, names_by_module: Mapping[str, Sequence[str]]
+    package: str, names_by_module: Mapping[str, Sequence[str]], *, unlisted: Sequence[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for a package; `names_by_module` lists the names that each module provides."""
+    """Return `__getattr__` and `__dir__` for a package; `names_by_module` lists the names that each module provides.
+
+    `unlisted` names need another package, so `dir()` omits them: `help()` would load them.
+    """
     module_by_name = {name: module for module, names in names_by_module.items() for name in names}
 
     def get(name: str) -> Any:
@@ -24,6 +27,6 @@ def lazy_names(
         return value
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *module_by_name})
+        return sorted({*vars(sys.modules[package]), *module_by_name}.difference(unlisted))
 
     return get, list_names

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from toolmason._core.toolbox.approvals import DryRun
     from toolmason._core.values.policy import INHERIT, EngineSettings
     from toolmason._core.values.remembered_decisions import RememberedDecision
-    from toolmason.build.manifest.setuptools import BuildPy
+    from toolmason.build.manifest.setuptools import BuildPy as BuildPy  # noqa: PLC0414 - public, but not listed
 
+# Without `BuildPy`, which needs setuptools: `import *` and `help()` load every name.
 __all__ = [
     "INHERIT",
     "ApprovalRequest",
     "AugmentedCall",
-    "BuildPy",
     "Decision",
     "DryRun",
     "EngineSettings",
@@ -67,4 +67,5 @@ __getattr__, __dir__ = lazy_names(
         "toolmason.build.manifest.setuptools": ("BuildPy",),
         "toolmason.converters": ("converters",),
     },
+    unlisted=("BuildPy",),
 )

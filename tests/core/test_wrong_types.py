@@ -20,7 +20,6 @@ WRONG = [
 NOT_CALLED = {
     "serve": "runs until it is interrupted",
     "asgi_app": "needs the extra of the server",
-    "BuildPy": "setuptools makes it",
     "Image": "a tool makes it, and its TypeError and ValueError name the data",
     "Audio": "the same",
     "EmbeddedResource.from_file": "reads a file, and the error of the file system names it",

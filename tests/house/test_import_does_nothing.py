@@ -91,3 +91,60 @@ def test_a_change_of_global_state_would_be_seen():
     assert report["changed"] == ["root logger"]
     assert report["reads"] == ["HOME"]
     assert "click" in report["loaded"]
+
+
+BASE_INSTALL = """
+import importlib.metadata, pydoc, re, sys
+
+needed, new = set(), {"toolmason"}
+while new:
+    needed |= new
+    lines = [line for name in new for line in importlib.metadata.requires(name) or () if "extra ==" not in line]
+    new = {re.match(r"[\\w.-]+", line)[0] for line in lines if "python_version" not in line} - needed
+packages = importlib.metadata.packages_distributions()
+normal = {name.lower().replace("_", "-") for name in needed}
+sys.modules |= {
+    package: None
+    for package, owners in packages.items()
+    if not {name.lower().replace("_", "-") for name in owners} & normal and "mypyc" not in package
+}
+"""
+"""Hide every installed package that a base install does not have."""
+PUBLIC = ["", ".chat", ".converters", ".errors", ".extend", ".mcp", ".models", ".observe", ".providers", ".testing"]
+
+
+def run_on_a_base_install(program):
+    return subprocess.run([sys.executable, "-c", BASE_INSTALL + program], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("module", PUBLIC, ids=[f"toolmason{name}" for name in PUBLIC])
+def test_a_base_install_has_the_names_and_the_help_of_each_public_module(module):
+    """Review, newcomer 11: `help()` said that another package is missing, and nothing else."""
+    program = f"""
+import toolmason{module} as module
+from toolmason{module} import *
+text = pydoc.plain(pydoc.render_doc(module))
+print([name for name in getattr(module, "__all__", ()) if name not in globals()])
+print("NAME" in text, "httpx2" in sys.modules and sys.modules["httpx2"])
+"""
+    done = run_on_a_base_install(program)
+
+    assert done.stdout.splitlines() == ["[]", "True None"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "extra"),
+    [
+        ("from toolmason.mcp import client_credentials as f\nf('https://a/mcp', 'i', 's', issuer='https://i')", "mcp"),
+        ("from toolmason import McpServer, Toolbox\nToolbox(McpServer.http('a', 'https://a/mcp')).list_sync()", "mcp"),
+        ("from toolmason import Toolbox, serve\nserve(Toolbox(), transport='http')", "serve"),
+        ("from toolmason import model\nmodel('openai:gpt-5', api_key='k')", "models"),
+        ("from toolmason.observe import record\nwith record(): pass", "otel"),
+        ("from toolmason.cli.main import main", "cli"),
+    ],
+    ids=["oauth", "mcp", "serve", "models", "otel", "cli"],
+)
+def test_a_missing_extra_is_named_with_its_command(program, extra):
+    done = run_on_a_base_install(program)
+
+    assert f"pip install 'toolmason[{extra}]'" in done.stderr.splitlines()[-1]

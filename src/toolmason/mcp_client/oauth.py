@@ -10,15 +10,24 @@ import sys
 import tempfile
 import threading
 from collections.abc import Generator
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import httpx2
-from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
-from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from typing_extensions import override
 
 from toolmason.errors import ConfigError
+
+if TYPE_CHECKING:  # imported on first use, so that `help(toolmason.mcp)` works without the SDK
+    import httpx2
+    from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+
+
+def _import_sdk(module: str) -> Any:
+    try:
+        return import_module(f"mcp.{module}")
+    except ImportError as missing:
+        raise ImportError("OAuth needs the MCP SDK: pip install 'toolmason[mcp]'") from missing
 
 
 class FileTokens:
@@ -33,7 +42,7 @@ class FileTokens:
     async def get_tokens(self) -> OAuthToken | None:
         """Return the stored tokens, or None."""
         stored = self._read_server().get("tokens")
-        return None if stored is None else OAuthToken.model_validate(stored)
+        return None if stored is None else _import_sdk("shared.auth").OAuthToken.model_validate(stored)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Store the tokens."""
@@ -42,7 +51,7 @@ class FileTokens:
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Return the stored client registration, or None."""
         stored = self._read_server().get("client")
-        return None if stored is None else OAuthClientInformationFull.model_validate(stored)
+        return None if stored is None else _import_sdk("shared.auth").OAuthClientInformationFull.model_validate(stored)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Store the client registration."""
@@ -126,13 +135,6 @@ class _MemoryTokens(FileTokens):
         self._stored[key] = value
 
 
-class _FixedIssuerProvider(ClientCredentialsOAuthProvider):
-    @property
-    def issuer(self) -> str | None:
-        """Authorization server set by the developer, so that the MCP server need not be asked."""
-        return self._issuer
-
-
 def client_credentials(
     url: str,
     client_id: str,
@@ -146,5 +148,16 @@ def client_credentials(
 
     `issuer` is the authorization server that registered the client. The secret is sent only there, whatever the MCP
     server says.
+
+    Raises:
+        ImportError: the MCP SDK is not installed.
     """
-    return _FixedIssuerProvider(url, store or _MemoryTokens(), client_id, client_secret, scope=scope, issuer=issuer)
+    provider: Any = _import_sdk("client.auth.extensions.client_credentials").ClientCredentialsOAuthProvider
+
+    class FixedIssuerProvider(provider):  # type: ignore[misc]  # a class that is loaded when it is needed
+        @property
+        def issuer(self) -> str | None:
+            """Authorization server set by the developer, so that the MCP server need not be asked."""
+            return self._issuer  # type: ignore[no-any-return]
+
+    return FixedIssuerProvider(url, store or _MemoryTokens(), client_id, client_secret, scope=scope, issuer=issuer)
