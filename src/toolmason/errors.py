@@ -258,13 +258,26 @@ class UnknownTool(ToolCallError):
 
     code = "unknown_tool"
 
-    def __init__(self, name: str, known: Iterable[str], *, is_disabled: bool = False, down: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        known: Iterable[str],
+        *,
+        is_disabled: bool = False,
+        down: Sequence[str] = (),
+        held_back: str = "",
+    ) -> None:
         self.name, self.known = name, tuple(known)
+        self.held_back = held_back
+        """Reason why a tool of a server that has the name is not used, or an empty string."""
         self.down = tuple(down)
         """Servers whose tools are not known, because they do not answer."""
         self.is_disabled = is_disabled
         """True if the toolbox has the tool, but not for this caller."""
         self.close = tuple(find_close_names(name, self.known))
+        if held_back:
+            super().__init__(f"Tool {clip(name)!r} is held back: {held_back}", tool=clip(name), retryable=False)
+            return
         if self.close:
             hint = f"Did you mean {' or '.join(map(repr, self.close))}?"
         elif is_disabled:

@@ -28,7 +28,7 @@ from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._text import suggest_name
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR
 from toolmason.cli.output import print_error
-from toolmason.errors import ConfigError, UnknownTool
+from toolmason.errors import ConfigError, UnknownName
 from toolmason.mcp_client.source import McpServer
 
 _SERVER_FAILURE: Final = "server %r %s: %s"
@@ -172,9 +172,10 @@ def is_server_config(target: str) -> bool:
 
 def get_tool(box: Toolbox, name: str) -> Tool:
     """Return a tool by name; exit with "not found" if it does not exist."""
-    if name not in box:
-        fail(str(UnknownTool(name, [tool.name for tool in box])), NOT_FOUND)
-    return box[name]
+    try:
+        return box[name]
+    except UnknownName as error:
+        fail(str(error), NOT_FOUND)
 
 
 def is_manifest(target: str) -> bool:

@@ -56,6 +56,8 @@ class RemoteLists:
     prompts: Sequence[Prompt] = ()
     resources: Sequence[ResourceLink] = ()
     raw_resources: RawResources = field(default_factory=RawResources)
+    held_back: Mapping[str, str] = field(default_factory=dict)
+    """Reason why a tool of the server is not among the tools, by name."""
 
     @property
     def is_known(self) -> bool:

@@ -77,6 +77,13 @@ class Remotes:
         return [source.name for source in self.sources if not source.lists.is_known]
 
     @property
+    def held_back(self) -> dict[str, str]:
+        """Reason why a tool of a server is not among the tools, by its name, with and without that of the server."""
+        reasons = [(source.name, *item) for source in reversed(self.sources) for item in source.lists.held_back.items()]
+        names = {name: reason for _, name, reason in reasons}
+        return {**names, **{f"{server}__{name}": reason for server, name, reason in reasons}}
+
+    @property
     def is_known(self) -> bool:
         """True if every server has sent its lists, and they are the same for each caller."""
         return all(source.lists.is_known and getattr(source.server, "auth", None) is None for source in self.sources)

@@ -109,6 +109,11 @@ class ToolLookup:
             self._sorted = (version, tuple(sorted(tools, key=lambda tool: tool.name)))
         return self._sorted[1]
 
+    def make_unknown(self, name: str) -> UnknownTool:
+        """Return the error about a name that no tool has."""
+        remotes = self.state.remotes
+        return UnknownTool(name, self.list_names(), down=remotes.unlisted, held_back=remotes.held_back.get(name, ""))
+
     def get_route(self, name: str, *, resolvers_had_none: bool = False) -> Route | ToolCallError:
         """Return the route of a call, or the error if it has none. `find_route` also asks resolvers and servers."""
         known = self.routes.get(name)
@@ -124,7 +129,7 @@ class ToolLookup:
             if tool is None and (resolvers_had_none or not self.may_use_resolvers):
                 tool = self.find(name)
             if tool is None:
-                return UnknownTool(name, self.list_names(), down=self.state.remotes.unlisted)
+                return self.make_unknown(name)
             route = self.routes[name] = self._make_route(tool)
         except Exception as error:  # noqa: BLE001 - making a route may import a module; its failure must cost one call, not a batch
             return ExecutionError(name, error)

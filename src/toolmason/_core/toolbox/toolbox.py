@@ -186,7 +186,7 @@ class Toolbox:
     def __getitem__(self, name: str) -> Tool:
         found = self._lookup.find(name)
         if found is None:
-            raise UnknownName(str(UnknownTool(name, self._lookup.list_names())))
+            raise UnknownName(str(self._lookup.make_unknown(name)))
         return found
 
     def __contains__(self, name: object) -> bool:

@@ -89,13 +89,15 @@ async def fetch_lists(
         for entry in _drop_duplicates(entries, server)
     ]
     seen.judge(tools, server)
+    selected, held_back = _select_tools(tools, server)
     return ServerLists(
-        _select_tools(tools, server),
+        selected,
         [make_remote_prompt(server.name, entry, fetch_prompt) for entry in listed_prompts],
         [ResourceLink(str(e.uri), e.name or "", e.mime_type, e.description) for e in listed_resources],
         RawResources(
             {str(entry.uri): _dump_entry(entry) for entry in listed_resources}, tuple(map(_dump_entry, templates))
         ),
+        held_back,
         time.monotonic() + _choose_ttl(server, ttl),
         ttl != 0,
         {entry["name"]: entry for entry in entries},
@@ -189,16 +191,21 @@ def _drop_duplicates(entries: Sequence[Mapping[str, Any]], server: ServerSpec) -
     return [entry for entry in entries if entry["name"] not in duplicates]
 
 
-def _select_tools(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
-    """Return the tools that the options include, under their configured names."""
+def _select_tools(tools: Sequence[Tool], server: ServerSpec) -> tuple[list[Tool], dict[str, str]]:
+    """Return the tools that the options include, and reasons against others, under their configured names."""
     selected = [
         tool
         for tool in tools
         if any(fnmatchcase(tool.name, pattern) for pattern in server.include)
         and not any(fnmatchcase(tool.name, pattern) for pattern in server.exclude)
     ]
+    held_back: dict[str, str] = {}
     if server.pin == "lock":
-        selected = select_approved(selected, server)
-    prefix = server.prefix or ""
-    renamed = [rename_tool(tool, server.rename.get(tool.name, f"{prefix}{tool.name}")) for tool in selected]
-    return sorted(renamed, key=lambda tool: tool.name)
+        selected, held_back = select_approved(selected, server)
+
+    def rename(name: str) -> str:
+        return server.rename.get(name, f"{server.prefix or ''}{name}")
+
+    renamed = [rename_tool(tool, rename(tool.name)) for tool in selected]
+    reasons = {rename(name): reason for name, reason in held_back.items()}
+    return sorted(renamed, key=lambda tool: tool.name), reasons

@@ -25,19 +25,23 @@ _MAX_DIFF_LINES: Final = 40
 _FIELDS: Final = ("title", "description", "input_schema", "output_schema")
 
 
-def select_approved(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
-    """Return the tools whose definitions are approved, and log the others with a diff."""
+def select_approved(tools: Sequence[Tool], server: ServerSpec) -> tuple[list[Tool], dict[str, str]]:
+    """Return the tools whose definitions are approved, and the reasons against the others, which are logged."""
     approved = read_approved(Path(server.lock or LOCK_FILE), server.name)
-    selected: list[Tool] = []
+    fix = (
+        f"Review it, then run {format_approve_command(server)}, where TARGET is the file that configures the server: "
+        "mcp.json, or app.py:box."
+    )
     if tools and not approved:
         _log.warning(
-            "server %r: no approved definitions yet, so none of its %d tools is used. Review them, then run %s, where "
-            "TARGET is the file that configures the server: mcp.json, or app.py:box.",
+            "server %r: no approved definitions yet, so none of its %d tools is used. %s",
             server.name,
             len(tools),
-            format_approve_command(server),
+            fix.replace(" it,", " them,"),
         )
-        return []
+        return [], {tool.name: f"server {server.name!r} has no approved definitions yet. {fix}" for tool in tools}
+    selected: list[Tool] = []
+    held_back: dict[str, str] = {}
     for tool in tools:
         entry = approved.get(tool.name)
         if entry is not None and is_approved(tool, entry):
@@ -47,18 +51,12 @@ def select_approved(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
             selected.append(tool)
             continue
         change = "is not approved" if entry is None else "has changed since it was approved"
-        _log.warning(
-            "server %r: tool %r %s, so it is not used. Review it, then run %s, where TARGET is the file that "
-            "configures the server: mcp.json, or app.py:box.%s",
-            server.name,
-            tool.name,
-            change,
-            format_approve_command(server),
-            "" if entry is None else format_diff(entry, tool),
-        )
+        held_back[tool.name] = f"it {change}. {fix}"
+        diff = "" if entry is None else format_diff(entry, tool)
+        _log.warning("server %r: tool %r %s, so it is not used. %s%s", server.name, tool.name, change, fix, diff)
     for name in sorted(approved.keys() - {tool.name for tool in tools}):
         _log.warning("server %r: approved tool %r is no longer offered", server.name, name)
-    return selected
+    return selected, held_back
 
 
 def is_approved(tool: Tool, entry: Mapping[str, Any]) -> bool:
