@@ -87,3 +87,27 @@ def test_a_durable_run_keeps_address_and_options_but_no_headers(run, tmp_path):
     assert done.returncode == 0
     record = json.loads(shown.stdout)["command"]
     assert (record["base_url"], record["options"]) == (f"{server.url}/v1", {"max_tokens": 50})
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--model", "openai:gpt-5"], "No API key for openai. Set OPENAI_API_KEY."),
+        (["--model", "azure:d"], "azure has no common address. Set AZURE_OPENAI_ENDPOINT, or pass --base-url."),
+        (["--model", "gpt-5"], "Unknown provider 'gpt-5'. Write --model openai:gpt-5. Available: "),
+        (["--model", "mistrall:m"], "write --model openai-chat:m --base-url http://…/v1."),
+        (["--model", "ollama:m", "--base-url", "foo"], "--base-url 'foo' is not a URL."),
+        (["--model", "ollama:m", "--reasoning", "extreme"], "--reasoning 'extreme': must be"),
+        (["--model", "ollama:m", "--option", "max_tokens=many"], "--option max_tokens='many': must be"),
+        (["--model", "ollama:m", "--option", "top_k=1"], """with --option 'body={"top_k": …}'."""),
+        (["--model", "ollama:m", "--base-url", "http://127.0.0.1:9/v1"], "no response from http://127.0.0.1:9 ("),
+    ],
+    ids=["key", "azure", "no provider", "misspelt", "url", "reasoning", "value", "not supported", "down"],
+)
+def test_an_error_has_the_words_of_the_command(run, words, error):
+    """Review, newcomer 17 and 28: errors named keywords of Python, and no address."""
+    done = run(SHOP, "Hi", *words)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert error in done.stderr
+    assert "`" not in done.stderr

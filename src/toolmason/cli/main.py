@@ -13,7 +13,7 @@ try:
 except ImportError as missing:
     raise SystemExit("The command line needs extra packages: pip install 'toolmason[cli]'") from missing
 
-from toolmason.errors import Abort, ToolCallError, ToolmasonError
+from toolmason.errors import Abort, ConfigError, ModelError, ToolCallError, ToolmasonError
 
 GROUPS = {
     "Use tools": {
@@ -140,7 +140,8 @@ def main() -> None:
 
 
 def _print_error(error: Exception) -> None:
-    import_module("toolmason.cli.output").print_error(str(error))
+    in_flags = isinstance(error, ConfigError | ModelError)
+    import_module("toolmason.cli.output").print_error(str(error), in_flags=in_flags)
 
 
 def _run() -> int:

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -119,8 +120,24 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def print_error(text: str) -> None:
-    """Print an error message to standard error."""
+_COMMAND_WORDS: Final = (
+    (r", or pass `api_key=`", ""),  # no flag: other users see the arguments of a process
+    (r'model\("([^"]+)", base_url="([^"]+)"\)', r"--model \1 --base-url \2"),
+    (r'model\("([^"]+)"\)', r"--model \1"),
+    (r"`base_url=`", "--base-url"),
+    (r"\bbase_url=", "--base-url "),
+    (r"\bbase_url\b", "--base-url"),
+    (r"options=\{'reasoning': ([^}]*)\}", r"--reasoning \1"),
+    (r"options=\{'(\w+)': ([^}]*)\}", r"--option \1=\2"),
+    (r"""options=\{"body": \{['"]?(\w*)['"]?[^}]*\}\}""", r"""--option 'body={"\1": …}'"""),
+)
+"""Parts of messages that name keywords of Python, and the flags of the command that replace them."""
+
+
+def print_error(text: str, *, in_flags: bool = False) -> None:
+    """Print an error message to standard error; with `in_flags`, name flags instead of keywords of Python."""
+    for pattern, flag in _COMMAND_WORDS if in_flags else ():
+        text = re.sub(pattern, flag, text)
     echo(f"Error: {text}", err=True)
 
 

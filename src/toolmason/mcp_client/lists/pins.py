@@ -28,10 +28,7 @@ _FIELDS: Final = ("title", "description", "input_schema", "output_schema")
 def select_approved(tools: Sequence[Tool], server: ServerSpec) -> tuple[list[Tool], dict[str, str]]:
     """Return the tools whose definitions are approved, and the reasons against the others, which are logged."""
     approved = read_approved(Path(server.lock or LOCK_FILE), server.name)
-    fix = (
-        f"Review it, then run {format_approve_command(server)}, where TARGET is the file that configures the server: "
-        "mcp.json, or app.py:box."
-    )
+    fix = _format_fix(server)
     if tools and not approved:
         _log.warning(
             "server %r: no approved definitions yet, so none of its %d tools is used. %s",
@@ -76,6 +73,13 @@ def _strip_unapproved(tool: Tool) -> None:
         kept = {key: value for key, value in tool.entry.items() if key not in extra}
         tool.entry = {**kept, "annotations": hints} if hints else kept
         tool.options = replace(tool.options, meta={})
+
+
+def _format_fix(server: ServerSpec) -> str:
+    return (
+        f"Review it, then run {format_approve_command(server)}, where TARGET is the file that configures the server: "
+        "mcp.json, or app.py:box."
+    )
 
 
 def format_approve_command(server: ServerSpec) -> str:

@@ -21,7 +21,7 @@ from toolmason._services import Service, find_service
 from toolmason._wire import parse_retry_after
 from toolmason.errors import ConfigError, ModelError, is_retryable_status, safe_str
 from toolmason.models.http.redaction import find_client_secrets
-from toolmason.models.http.sender import join_headers
+from toolmason.models.http.sender import get_origin, join_headers
 
 _PATHS: Final = {"openai": "/responses", "openai-chat": "/chat/completions", "anthropic": "/v1/messages"}
 _PACKAGES: Final = {"openai": "openai", "openai-chat": "openai", "anthropic": "anthropic", "gemini": "google"}
@@ -98,12 +98,18 @@ class SdkSender:
         """Strings that errors must not contain."""
         return find_client_secrets(self._client)
 
+    @property
+    def _origin(self) -> str:
+        """Address of the client, or an empty string if it shows none."""
+        url = str(getattr(self._client, "base_url", ""))
+        return get_origin(url) if "://" in url else ""
+
     async def post(self, body: Mapping[str, Any], *, count: bool = False) -> Any:
         """Return the response; with `count`, that of the API that counts the tokens of a request."""
         try:
             return await (self._count(body) if count else self._request(body))
         except Exception as error:
-            raise to_model_error(error, self._service.name) from error
+            raise to_model_error(error, self._service.name, self._origin) from error
 
     async def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the events of the response."""
@@ -111,7 +117,7 @@ class SdkSender:
             async for event in await self._open_stream(body):
                 yield event
         except Exception as error:
-            raise to_model_error(error, self._service.name) from error
+            raise to_model_error(error, self._service.name, self._origin) from error
 
     def _count(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
         path = {"openai": "/responses/input_tokens", "anthropic": "/v1/messages/count_tokens"}[self._provider]
@@ -210,8 +216,8 @@ def _to_plain(answer: Any) -> Any:
     return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def to_model_error(error: Exception, provider: str) -> ModelError:
-    """Convert an SDK's error to a ModelError."""
+def to_model_error(error: Exception, provider: str, origin: str = "") -> ModelError:
+    """Convert an SDK's error to a ModelError; `origin` is the address that was asked."""
     if isinstance(error, ModelError):
         return error
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
@@ -223,9 +229,10 @@ def to_model_error(error: Exception, provider: str) -> ModelError:
     retryable = (
         is_retryable_status(status_code) if status_code is not None else "Connection" in kind or "Timeout" in kind
     )
-    model_error = ModelError(
-        provider, safe_str(error) or type(error).__name__, status=status_code, code=code, retryable=retryable
-    )
+    message = safe_str(error) or kind
+    if origin and status_code is None and retryable:
+        message = f"no response from {origin} ({message.rstrip('.')})"
+    model_error = ModelError(provider, message, status=status_code, code=code, retryable=retryable)
     headers = getattr(getattr(error, "response", None), "headers", None)
     model_error.retry_after = parse_retry_after(headers) if isinstance(headers, Mapping) else None
     return model_error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 from toolmason._services import Service
 from toolmason.errors import ModelError
@@ -34,6 +35,12 @@ class Retries:
         max_delay = min(_MAX_DELAY, _FIRST_DELAY * 2.0**attempt)
         # Jitter, so that clients that failed together do not retry together.
         return max(retry_after or 0.0, max_delay * (0.75 + random.random() / 4))  # noqa: S311 - not a secret
+
+
+def get_origin(url: str) -> str:
+    """Return the part of a URL that errors may show: path, query and user may hold a key."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def join_headers(headers: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API, Act
 from toolmason._wire import parse_retry_after
 from toolmason.errors import ModelError, clip, is_retryable_status
 from toolmason.models.http.redaction import find_secrets
-from toolmason.models.http.sender import Endpoint, Retries, join_headers
+from toolmason.models.http.sender import Endpoint, Retries, get_origin, join_headers
 from toolmason.models.http.sse import EventStream
 from toolmason.providers.codec import parse_error
 
@@ -226,9 +226,8 @@ class Transport:
             return error
         description = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         retryable = isinstance(error, httpx2.TransportError)
-        return ModelError(
-            self._endpoint.provider, f"no response ({description})", code="connection", retryable=retryable
-        )
+        message = f"no response from {get_origin(self._endpoint.url)} ({description})"
+        return ModelError(self._endpoint.provider, message, code="connection", retryable=retryable)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
