@@ -32,7 +32,8 @@ def test_json_has_stable_fields(report):
     entry = json.loads(format_json(report))
 
     assert set(entry) == {"findings", "tools", "summary"}
-    assert entry["summary"] == {"files": 3, "tools": 4, "errors": 7, "warnings": 4, "notes": 0, "tokens": 0}
+    counted = {"files": 3, "tools": 4, "prompts": 0, "resources": 0}
+    assert entry["summary"] == {**counted, "errors": 7, "warnings": 4, "notes": 0, "tokens": 0}
     assert entry["findings"][1] == {
         "code": "TM103",
         "name": "untyped-parameter",

@@ -113,6 +113,7 @@ def test_without_a_target_the_installed_tools_are_listed(with_plugins):
         "shelf_size",
         "static_answer",
         "warn",
+        "ask",
     ]
     assert done.stderr == ""
 

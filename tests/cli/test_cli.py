@@ -389,3 +389,64 @@ def test_the_commands_are_grouped_and_the_exit_codes_are_in_the_help(run):
 
     assert all(f"{heading}:\n" in shown for heading in GROUPS)
     assert "130 Ctrl-C" in shown
+
+
+DESK = '''
+from toolmason import Toolbox, prompt, resource, tool
+
+
+@tool(read_only=True)
+def find(text: str) -> str:
+    """Find a note."""
+
+
+@prompt
+def review(topic: str, tone: str = "dry") -> str:
+    """Review a topic."""
+
+
+@resource("notes://today")
+def today() -> str:
+    """Notes of today."""
+
+
+@resource("notes://{day}")
+def notes(day: str) -> str:
+    """Notes of a day."""
+
+
+box = Toolbox(find, review, today, notes)
+'''
+
+
+@pytest.fixture
+def desk(run, tmp_path):
+    (tmp_path / "desk.py").write_text(DESK, "utf-8")
+    return lambda *words: run(*words, cwd=tmp_path)
+
+
+def test_prompts_and_resources_are_listed(desk):
+    """Review, newcomer 18: only tools were."""
+    done = desk("list", "desk.py")
+    entries = json.loads(desk("list", "desk.py", "--json").stdout)
+
+    assert done.stdout.splitlines()[1:] == [
+        "review(topic: string, tone?: string)  prompt  Review a topic.",
+        "notes://today  resource  Notes of today.",
+        "notes://{day}  resource  Notes of a day.",
+    ]
+    assert [entry["kind"] for entry in entries] == ["tool", "prompt", "resource", "resource"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("find", "tool"), ("review", "prompt"), ("notes://{day}", "resource"), ("today", "resource")]
+)
+def test_one_of_them_is_shown_in_full(desk, name, kind):
+    assert json.loads(desk("list", "desk.py", name).stdout)["kind"] == kind
+
+
+def test_a_check_counts_prompts_and_resources_apart(desk):
+    done = desk("check", "desk.py")
+
+    assert done.stdout.splitlines()[-1] == "Found 3 warnings: 1 tool, 1 prompt, 2 resources in 1 file."
+    assert "'notes'" not in done.stdout

@@ -304,7 +304,11 @@ async def test_an_answer_that_is_packed_once_is_read():
 
 @pytest.mark.parametrize(
     ("coding", "words"),
-    [("gzip, gzip", "the encoding 'gzip, gzip'"), ("br", "the encoding 'br'"), ("gzip", "no response from .* .DecodingError")],
+    [
+        ("gzip, gzip", "the encoding 'gzip, gzip'"),
+        ("br", "the encoding 'br'"),
+        ("gzip", "no response from .* .DecodingError"),
+    ],
 )
 async def test_an_answer_that_is_packed_twice_or_not_at_all_is_an_error(coding, words):
     told = answer(b"x" * 10, content_encoding=coding)

@@ -18,7 +18,7 @@ from toolmason.errors import Abort, ConfigError, ModelError, ToolCallError, Tool
 GROUPS = {
     "Use tools": {
         "call": "Call one tool.",
-        "list": "List the tools of a target, or show one of them.",
+        "list": "List the tools, prompts and resources of a target.",
         "mcp": "Inspect MCP servers and use their tools.",
         "new": "Write a starter project.",
         "serve": "Serve the tools of a target over MCP.",

@@ -29,7 +29,7 @@ def make_check_items(session: pytest.Session, targets: Iterable[str], *, strict:
     except ConfigError as error:
         raise pytest.UsageError(f"--toolmason-check: {error}") from error
     findings_by_tool: dict[tuple[str, str], list[Finding]] = {
-        (location.path, name): [] for location, name in report.declared
+        (location.path, name): [] for location, name, _ in report.declared
     }
     for item in report.findings:
         key = (item.location.path, item.tool)

@@ -17,6 +17,7 @@ from toolmason.build.check.dynamic import ToolReport
 from toolmason.build.check.portability import ProviderVerdict
 from toolmason.build.check.rules import RULES, Finding, Rule
 from toolmason.build.check.run_checks import Report
+from toolmason.build.check.static.declared import Kind
 
 
 def format_json(report: Report) -> str:
@@ -26,7 +27,9 @@ def format_json(report: Report) -> str:
         "tools": [_make_tool_entry(tool) for tool in report.tools],
         "summary": {
             "files": report.files,
-            "tools": len(report.declared),
+            "tools": report.count_declared("tool"),
+            "prompts": report.count_declared("prompt"),
+            "resources": report.count_declared("resource"),
             "errors": report.count("error"),
             "warnings": report.count("warning"),
             "notes": report.count("note"),
@@ -90,7 +93,10 @@ def format_table(report: Report) -> list[str]:
 
 def format_summary(report: Report) -> str:
     """Return the last line: the number of findings by severity, or "All good"."""
-    scope = f"{pluralize(len(report.declared), 'tool')} in {pluralize(report.files, 'file')}"
+    kinds: tuple[Kind, ...] = ("tool", "prompt", "resource")
+    subjects = [(report.count_declared(kind), kind) for kind in kinds]
+    shown = [pluralize(count, kind) for count, kind in subjects if count or kind == "tool"]
+    scope = f"{', '.join(shown)} in {pluralize(report.files, 'file')}"
     counts = [(report.count(kind), kind) for kind in ("error", "warning", "note")]
     if not report.findings:
         return f"All good: {scope}."
@@ -125,7 +131,7 @@ def _make_rule(rule: Rule) -> dict[str, Any]:
         "name": "".join(word.capitalize() for word in rule.name.split("-")),
         "shortDescription": {"text": rule.what},
         "fullDescription": {"text": f"{rule.what} {rule.why}"},
-        "help": {"text": rule.fix},
+        "help": {"text": f"{rule.fix} For details, run `toolmason check --explain {rule.code}`."},
         "defaultConfiguration": {"level": rule.severity},
         "properties": {"page": rule.page},
     }

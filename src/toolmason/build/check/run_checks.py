@@ -14,6 +14,7 @@ from toolmason.build.check.ignores import IgnoreComment, drop_ignored, find_unus
 from toolmason.build.check.rules import RULES, UNREADABLE, UNUSED_IGNORE, Finding, Severity, SourceLocation
 from toolmason.build.check.settings import CheckSettings
 from toolmason.build.check.static.body_rules import check_body
+from toolmason.build.check.static.declared import Kind
 from toolmason.build.check.static.definition_rules import CheckedTool, check_definition, check_names
 from toolmason.build.check.static.project import Project
 from toolmason.build.check.static.safety_rules import check_safety
@@ -34,8 +35,12 @@ class Report:
     """Tools of the loaded targets."""
     files: int = 0
     """Number of files read."""
-    declared: tuple[tuple[SourceLocation, str], ...] = ()
-    """Location and name of each declared tool and prompt."""
+    declared: tuple[tuple[SourceLocation, str, Kind], ...] = ()
+    """Location, name and kind of each declared tool, prompt and resource."""
+
+    def count_declared(self, kind: Kind) -> int:
+        """Return the number of declared tools, prompts or resources."""
+        return sum(each == kind for _, _, each in self.declared)
 
     def count(self, severity: Severity) -> int:
         """Return the number of findings of a severity."""
@@ -74,7 +79,7 @@ class _StaticResult:
     """Result of the static rules; holds no syntax trees."""
 
     findings: list[Finding]
-    declared: tuple[tuple[SourceLocation, str], ...]
+    declared: tuple[tuple[SourceLocation, str, Kind], ...]
     locations_by_line: dict[tuple[str, int], SourceLocation]
     ignores: dict[str, dict[int, IgnoreComment]]
 
@@ -86,7 +91,7 @@ def _check_sources(files: Iterable[PythonFile], settings: CheckSettings) -> _Sta
     tools = [CheckedTool(project, declared) for declared in project.list_declarations()]
     findings = [found for found in read if isinstance(found, Finding)]
     findings += [*project.unreadable, *_check_statically(project, tools, settings)]
-    declared = sorted((tool.declaration.location, tool.declaration.display_name) for tool in tools)
+    declared = sorted((each.location, each.display_name, each.kind) for each in (tool.declaration for tool in tools))
     ignores = {source.path: read_ignores(source.text, source.path) for source in sources}
     return _StaticResult(findings, tuple(declared), _index_by_line(tools), ignores)
 
@@ -99,6 +104,8 @@ def _check_statically(project: Project, tools: Sequence[CheckedTool], settings: 
         for keyword in box.keywords
     )
     for tool in tools:
+        if tool.declaration.kind == "resource":
+            continue  # the rules are about definitions that a model reads
         try:
             findings = [
                 *check_definition(tool),

@@ -22,7 +22,7 @@ from toolmason.build.compare.listing import Listings, listings_of
 from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, write
 from toolmason.cli.commands.call import call_options, run_call
 from toolmason.cli.commands.diff import print_server_changes
-from toolmason.cli.commands.list import print_tools
+from toolmason.cli.commands.list import print_box
 from toolmason.cli.main import DRIFT, NOT_FOUND, TOOL_ERROR, SuggestingGroup, examples
 from toolmason.cli.output import echo, print_json
 from toolmason.cli.targets import connect_servers, fail, fail_if_down, get_tool
@@ -122,9 +122,9 @@ def command() -> None:
 @with_server_options
 @click.option("--json", "as_json", is_flag=True, help="Print the definitions as JSON.")
 def list_(servers: ServerList, *, as_json: bool) -> None:
-    """List the tools of the servers; exit 1 if a server does not answer."""
+    """List the tools, prompts and resources of the servers; exit 1 if a server does not answer."""
     box = connect_servers(Toolbox(*servers), reports=True)
-    print_tools(box.tools, as_json=as_json)
+    print_box(box, as_json=as_json)
     fail_if_down(box, _SIGN_IN_HINT)
 
 

@@ -12,11 +12,16 @@ from toolmason.build.check.static.imports import COMPOUND, ImportedNames
 from toolmason.build.check.static.source_file import Source
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
-Kind: TypeAlias = Literal["tool", "prompt"]
+Kind: TypeAlias = Literal["tool", "prompt", "resource"]
 Binding: TypeAlias = Literal["free", "instance", "class", "static"]
 """How the function is called: as a plain function, or as an instance, class or static method."""
 
-_DECORATORS: Final[dict[str, Kind]] = {"toolmason.tool": "tool", "toolmason.prompt": "prompt"}
+_DECORATORS: Final[dict[str, Kind]] = {
+    "toolmason.tool": "tool",
+    "toolmason.prompt": "prompt",
+    "toolmason.resource": "resource",
+}
+"""Kinds by decorator; a function with several is checked as the first of them."""
 _EXCLUDE_DECORATOR: Final = "toolmason.tool.exclude"
 _PROPERTY_DECORATORS: Final = frozenset({"property", "functools.cached_property", "abc.abstractproperty"})
 
@@ -48,7 +53,7 @@ def iter_calls(node: ast.AST, is_closed: Callable[[ast.AST], bool]) -> Iterator[
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DeclaredTool:
-    """A tool or prompt as declared in source."""
+    """A tool, prompt or resource as declared in source."""
 
     file: FileDeclarations
     kind: Kind = "tool"
@@ -215,7 +220,7 @@ class _DeclarationReader:
         paths = decorators.keys()
         if scope == "module":
             self.file.names[node.name] = node
-        marker = next((path for path in reversed(decorators) if path in _DECORATORS), None)
+        marker = next((path for path in _DECORATORS if path in decorators), None)
         is_property = not paths.isdisjoint(_PROPERTY_DECORATORS)
         is_accessor = any(path.endswith((".setter", ".deleter")) for path in paths)
         member: DeclaredTool | FunctionNode | None = None
