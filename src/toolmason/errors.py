@@ -406,10 +406,18 @@ class ToolTimeout(ToolCallError):
     code = "timeout"
 
     def __init__(
-        self, tool: str, seconds: float, *, limit: str = "timeout", retryable: bool = False, began: bool = True
+        self,
+        tool: str,
+        seconds: float,
+        *,
+        limit: str = "timeout",
+        retryable: bool = False,
+        began: bool = True,
+        is_harmless: bool = False,
     ) -> None:
         self.seconds, self.limit = seconds, limit
-        text = f"{tool} did not finish within its {limit} of {seconds:g} s. It may still have had an effect."
+        effect = "" if is_harmless else " It may still have had an effect."
+        text = f"{tool} did not finish within its {limit} of {seconds:g} s.{effect}"
         if not began:
             text = f"{tool} was not found within {seconds:g} s: a server did not answer. Nothing was run."
         super().__init__(text, tool=tool, retryable=retryable)

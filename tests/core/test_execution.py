@@ -447,3 +447,16 @@ async def test_an_async_tool_that_never_waits_costs_no_task():
     # From 3.12 on Python's own eager task stands in the list while it runs; it costs no turn of the loop either.
     assert seen == [before + (sys.version_info >= (3, 12))]
     assert len(asyncio.all_tasks()) == before
+
+
+@pytest.mark.parametrize(("read_only", "ends"), [(True, "0.02 s."), (None, "It may still have had an effect.")])
+async def test_a_read_only_tool_that_is_late_has_had_no_effect(read_only, ends):
+    """Review, newcomer 26."""
+
+    @tool(read_only=read_only, timeout=0.02)
+    async def look() -> None:
+        await asyncio.Event().wait()
+
+    result = await Toolbox(look).call("look", {})
+
+    assert result.error.message.endswith(ends)

@@ -188,3 +188,59 @@ async def test_arguments_that_no_rule_changes_are_validated_once():
 
     assert "$.guest.age" in error.message
     assert checked == ["Ada"]
+
+
+@tool
+def note(day: int, text: str = "") -> int:
+    """Note something."""
+    return day
+
+
+@pytest.mark.parametrize("form", [dict, json.dumps], ids=["mapping", "text"])
+async def test_an_argument_that_is_dropped_is_noted(form):
+    """Review, newcomer 29: an undeclared argument was dropped without a trace."""
+    result = await Toolbox(note).call("note", form({"day": 3, "txt": "tea: 2"}))
+
+    assert result.value == 3
+    [repair] = result.repairs
+    assert (repair.path, repair.rule, repair.before, repair.after) == ("$.txt", "undeclared", "tea: 2", None)
+
+
+async def test_the_notes_about_dropped_arguments_are_bounded():
+    result = await Toolbox(note).call("note", {"day": 3, **{f"x{number}": 1 for number in range(500)}})
+
+    assert len(result.repairs) == 20
+
+
+@pytest.mark.parametrize("form", [dict, json.dumps], ids=["mapping", "text"])
+async def test_a_missing_argument_names_the_one_that_is_misspelt(form):
+    result = await Toolbox(note).call("note", form({"dy": 3}))
+
+    assert result.error.message == "Invalid arguments: $.day: required but missing; 'dy' is not an argument"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{day: 3}", "a key must be a string in double quotes at line 1 column 2"),
+        ('{"day": tru}', "expected true, false or null at line 1 column 12"),
+        ('{"day": 3} then', "unexpected text after the value at line 1 column 12"),
+        ('{"day": 3,}', "a comma before the end at line 1 column 11"),
+        ('{"text": "a\nb"}', "a line break or control character in a string at line 2 column 0"),
+    ],
+    ids=["key", "word", "after", "comma", "control"],
+)
+async def test_invalid_json_is_explained_in_plain_words(text, words):
+    """Review, newcomer 31: the words of the parser, such as `expected ident`, were passed on."""
+    result = await Toolbox(note).call("note", text)
+
+    assert f"not valid JSON: {words}" in result.error.message
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [("x", "a string"), (1.5, "a fraction"), ([1], "an array"), ({}, "an object"), (None, "null")]
+)
+async def test_a_wrong_type_is_named_without_the_value(value, words):
+    result = await Toolbox(note).call("note", {"day": value})
+
+    assert result.error.message == f"Invalid arguments: $.day: input should be a valid integer, not {words}"

@@ -18,10 +18,12 @@ from toolmason._core.arguments.nulls import NullSearch
 from toolmason._core.arguments.problems import (
     count_problems,
     describe_value,
+    explain_json_error,
     find_non_finite,
     get_details,
     make_problems,
     reject,
+    suggest_names,
 )
 from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer, may_be_repaired
 from toolmason._core.define.inputs import Inputs
@@ -75,7 +77,7 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
         else:
             count = len(values)
             if raw.count(":") != count and size <= max_search_bytes and not _has_each_key_once(raw, count, inputs):
-                _check_keys(inputs, raw, tool)
+                return values, _check_keys(inputs, raw, tool)
             return values, ()
         return _recover(inputs, raw, tool, failure, max_search_bytes, parsed)
 
@@ -141,13 +143,26 @@ def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[...
         # Untyped values pass through the validator uncopied; a tool must not mutate the caller's lists and dicts.
         if inputs.unbounded_depth:
             mapping = _copy_json(mapping) if is_large else copy_values(mapping)
-        return (inputs.large if is_large else inputs).validate_python(mapping, strict=True), ()
+        values = (inputs.large if is_large else inputs).validate_python(mapping, strict=True)
+        return values, () if len(values) >= len(mapping) else _note_dropped(inputs, mapping, tool)
     except ValueError:
         # Without unknown arguments it may be valid; writing large ones as JSON would take longer than the call.
         declared = _drop_unknown(inputs, mapping, tool)
         if declared is not mapping:
-            return _bind_non_text(inputs, declared, tool, bind)
+            return _bind_declared(inputs, declared, mapping, tool, bind)
         return bind(_dump_arguments(mapping, tool), mapping if is_large else None)
+
+
+def _bind_declared(
+    inputs: Inputs, declared: dict[str, Any], given: dict[str, Any], tool: str, bind: Callable[..., Bound]
+) -> Bound:
+    """Bind the declared ones of the given arguments."""
+    try:
+        values, repairs = _bind_non_text(inputs, declared, tool, bind)
+    except InvalidArguments as error:
+        problems = suggest_names(list(error.problems), given, inputs.schema["properties"])
+        raise InvalidArguments(problems, tool=tool, raw=error.raw) from None
+    return values, (*repairs, *_note_dropped(inputs, given, tool))
 
 
 def _drop_unknown(inputs: Inputs, mapping: dict[str, Any], tool: str) -> dict[str, Any]:
@@ -300,14 +315,19 @@ def _has_each_key_once(raw: str, count: int, inputs: Inputs) -> bool:
     return len({part.rpartition('"')[2] for part in raw.split('":')[:-1]}) == keys
 
 
-def _check_keys(inputs: Inputs, raw: str, tool: str) -> None:
-    """Reject duplicate keys, and log the keys that were dropped."""
+def _check_keys(inputs: Inputs, raw: str, tool: str) -> tuple[Repair, ...]:
+    """Reject duplicate keys, and return the keys that were dropped, which are logged."""
     arguments = from_json(raw)
     if _may_repeat_key(raw, arguments):
         arguments = _parse_without_duplicates(raw, tool)
-    if inputs.validate_strict is not None:
-        for key in arguments.keys() - inputs.schema["properties"].keys():
-            _keeps_unknown_key(inputs, key, tool)
+    return _note_dropped(inputs, arguments, tool) if inputs.validate_strict is not None else ()
+
+
+def _note_dropped(inputs: Inputs, arguments: Mapping[str, Any], tool: str) -> tuple[Repair, ...]:
+    """Return a note for each undeclared argument that the validator has dropped."""
+    properties = inputs.schema.get("properties", {})
+    unknown = [name for name in arguments if name not in properties and not _keeps_unknown_key(inputs, name, tool)]
+    return tuple(Repair(f"$.{clip(name)}", "undeclared", arguments[name], None) for name in unknown[:_MAX_NOTES])
 
 
 def _may_repeat_key(raw: str, arguments: dict[str, Any]) -> bool:
@@ -371,8 +391,12 @@ def _recover(
         except ValueError as second_error:
             error = second_error
             details = get_details(second_error)
-    raise InvalidArguments(make_problems(error, details, fixed), tool=tool)
+    problems = suggest_names(make_problems(error, details, fixed), data, inputs.schema["properties"])
+    raise InvalidArguments(problems, tool=tool)
 
+
+_MAX_NOTES: Final = 20
+"""Maximum number of notes about dropped arguments."""
 
 MAX_PROBLEMS: Final = 1000
 """Beyond this number of problems nothing is repaired and only a sample is listed; listing a million takes too long."""
@@ -421,6 +445,8 @@ def _repair_arguments(
         else:
             value = UNCHANGED if _keeps_unknown_key(inputs, key, tool) else ABSENT
         if value is ABSENT:
+            if key not in properties and len(repairer.repairs) < _MAX_NOTES:
+                repairer.repairs.append(Repair(f"$.{clip(key)}", "undeclared", data[key], None))
             fixed = {name: item for name, item in fixed.items() if name != key}
         elif value is not UNCHANGED and value is not fixed[key]:
             fixed = {**fixed, key: value}
@@ -459,7 +485,7 @@ def _parse(raw: str, tool: str) -> dict[str, Any]:
         else:
             hint = "; send bare JSON, without a code fence" if raw.lstrip().startswith("```") else ""
             problem = ArgumentProblem(
-                "$", f"not valid JSON: {clip(reason, 160)}{hint}", "a JSON object", clip(raw[:200])
+                "$", f"not valid JSON: {clip(explain_json_error(reason), 160)}{hint}", "a JSON object", clip(raw[:200])
             )
         raise InvalidArguments([problem], tool=tool, raw=raw) from None
     if isinstance(data, dict):

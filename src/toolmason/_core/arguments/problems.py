@@ -11,6 +11,7 @@ from pydantic_core import ValidationError
 
 from toolmason._core.define.inputs import CombinedMismatch
 from toolmason._core.define.schema_nodes import SchemaMismatch, get_json_type, resolve
+from toolmason._text import find_close_names
 from toolmason.errors import ArgumentProblem, InvalidArguments, clip
 
 _MAX_VALUE_LENGTH: Final = 60
@@ -60,6 +61,41 @@ def make_problems(error: ValueError, details: list[Mapping[str, Any]] | None, da
     return list(problems_by_path.values())
 
 
+def suggest_names(
+    problems: list[ArgumentProblem], data: Mapping[str, Any], properties: Mapping[str, Any]
+) -> list[ArgumentProblem]:
+    """Return the problems; that of a missing argument names an undeclared one with a similar name."""
+    if not any(problem.expected == _MISSING.expected for problem in problems):
+        return problems
+    unknown = [name for name in data if name not in properties][:_MAX_ERRORS]
+    found: list[ArgumentProblem] = []
+    for problem in problems:
+        near = find_close_names(problem.path.removeprefix("$."), unknown) if problem.message == _MISSING.message else ()
+        if near:
+            message = f"{problem.message}; {clip(near[0])!r} is not an argument"
+            problem = problem._replace(message=message)  # noqa: PLW2901 - the same problem in other words
+        found.append(problem)
+    return found
+
+
+_JSON_ERRORS: Final = {
+    "key must be a string": "a key must be a string in double quotes",
+    "expected ident": "expected true, false or null",
+    "expected value": "expected a value",
+    "trailing characters": "unexpected text after the value",
+    "trailing comma": "a comma before the end",
+    "control character (\\u0000-\\u001F) found while parsing a string": "a line break or control character in a string",
+}
+"""Messages of the parser, and what they mean."""
+
+
+def explain_json_error(reason: str) -> str:
+    """Return the message of the parser in other words, with the place that it names."""
+    text, at, place = reason.rpartition(" at line ")
+    return f"{_JSON_ERRORS.get(text, text)}{at}{place}"
+
+
+_MISSING: Final = ArgumentProblem("", "required but missing", "a value", "nothing")
 _MAX_ERRORS: Final = 50
 """Maximum number of errors read from the alternatives of a schema."""
 _TYPE_PHRASES: Final = {"object": "an object", "null": "null"}
@@ -108,11 +144,30 @@ def _convert_pydantic_error(item: Mapping[str, Any], data: Any) -> ArgumentProbl
     else:
         path = locate_path(data, location, keep_last=kind == "missing")
     if kind == "missing":
-        return ArgumentProblem(path, "required but missing", "a value", "nothing")
+        return _MISSING._replace(path=path)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return ArgumentProblem(path, "unknown argument", "no such argument", describe_value(item["input"]))
-    expected = _EXPECTED.get(kind) or message.removeprefix("Input should be ")
-    return ArgumentProblem(path, message[0].lower() + message[1:], expected, describe_value(item["input"]))
+    message, wanted, value = message[0].lower() + message[1:], _EXPECTED.get(kind), item["input"]
+    if wanted is not None:
+        message += _describe_other_type(value)
+    return ArgumentProblem(path, message, wanted or message.removeprefix("input should be "), describe_value(value))
+
+
+_OTHER_TYPES: Final = {
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a fraction",
+    "boolean": "a boolean",
+    "array": "an array",
+    "object": "an object",
+    "null": "null",
+}
+
+
+def _describe_other_type(value: Any) -> str:
+    """Return the type of a value that has a wrong one. The value itself may be a secret."""
+    name = _OTHER_TYPES.get(get_json_type(value))
+    return f", not {name}" if name else ""
 
 
 # --- JSON Schema: in the words and the order of pydantic, so that a model reads the same about a remote tool ---
@@ -150,13 +205,15 @@ def _convert_schema_error(item: Any) -> tuple[list[Any], ArgumentProblem]:
         name = next((name for name in wanted if name not in item.instance and repr(name) in item.message), None)
         if name is not None:
             steps.append(name)
-            return steps, ArgumentProblem(format_path(steps), "required but missing", "a value", "nothing")
+            return steps, _MISSING._replace(path=format_path(steps))
     format_name = item.schema.get("format") if kind == "type" and wanted == "string" else None
     expected = _FORMAT_PHRASES.get(str(format_name)) or _describe_expected(kind, wanted)
     got = describe_value(item.instance)
     if expected:
         message = f"input should be {clip(expected, 180)}"
         is_type = kind == "type" and expected not in _FORMAT_PHRASES.values()
+        if is_type:
+            message += _describe_other_type(item.instance)
         expected = str(wanted) if is_type else clip(expected, 180)
         return steps, ArgumentProblem(format_path(steps), message, expected, got)
     if kind in _COUNT_PHRASES:

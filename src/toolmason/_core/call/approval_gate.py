@@ -166,8 +166,10 @@ class ApprovalGate:
             return await await_with_timeout(work, seconds, route.name, grace, self.current.cancellation)
         except DeadlinePassed:
             if deadline is not None and deadline.is_over:
-                raise deadline.make_error(route.name) from None
-            raise ToolTimeout(route.name, total or 0.0, limit="timeout, waiting for approval") from None
+                raise deadline.make_error(route.name, is_harmless=True) from None
+            raise ToolTimeout(
+                route.name, total or 0.0, limit="timeout, waiting for approval", is_harmless=True
+            ) from None
 
     async def _make_request(
         self, call: ToolCall, arguments: Mapping[str, Any], context: ToolContext[Any]

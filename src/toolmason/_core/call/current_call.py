@@ -206,9 +206,9 @@ class CurrentCall:
                 await self.wait(slots.acquire_rest())
         except DeadlinePassed:
             if self.deadline is not None and self.deadline.is_over:
-                raise Stop(self.deadline.make_error(self.route.name)) from None
-            limit = "timeout, waiting for a slot"
-            raise Stop(ToolTimeout(self.route.name, self.seconds or 0.0, limit=limit, retryable=True)) from None
+                raise Stop(self.deadline.make_error(self.route.name, is_harmless=True)) from None
+            name, seconds, limit = self.route.name, self.seconds or 0.0, "timeout, waiting for a slot"
+            raise Stop(ToolTimeout(name, seconds, limit=limit, retryable=True, is_harmless=True)) from None
         finally:
             measure("toolmason.queue.depth", -1, tool)
         slots.mark_held()

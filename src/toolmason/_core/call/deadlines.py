@@ -36,9 +36,9 @@ class Deadline:
         """True if the deadline has passed."""
         return monotonic() >= self.at - CLOCK_SLACK
 
-    def make_error(self, tool: str, *, retryable: bool = False) -> ToolTimeout:
+    def make_error(self, tool: str, *, retryable: bool = False, is_harmless: bool = False) -> ToolTimeout:
         """Return the error of a call that the deadline ended."""
-        return ToolTimeout(tool, self.seconds, limit=self.limit, retryable=retryable)
+        return ToolTimeout(tool, self.seconds, limit=self.limit, retryable=retryable, is_harmless=is_harmless)
 
 
 def get_earlier(first: Deadline | None, second: Deadline | None) -> Deadline | None:

@@ -224,9 +224,11 @@ def _to_call_error(route: Route, error: BaseException, failed: FailedCall) -> To
         raise error
     if isinstance(error, DeadlinePassed):
         retryable, deadline, seconds = route.tool.options.repeatable, failed.deadline, failed.seconds
+        harmless = bool(route.tool.options.read_only)
         if deadline is not None and deadline.is_over:
-            return deadline.make_error(route.name, retryable=retryable)
-        return ToolTimeout(route.name, error.seconds if seconds is None else seconds, retryable=retryable)
+            return deadline.make_error(route.name, retryable=retryable, is_harmless=harmless)
+        limit = error.seconds if seconds is None else seconds
+        return ToolTimeout(route.name, limit, retryable=retryable, is_harmless=harmless)
     return to_call_error(route.name, error)
 
 

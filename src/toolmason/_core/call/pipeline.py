@@ -460,9 +460,10 @@ async def _run_hooks_in_time(
         failed = await make_failure(route, error, FailedCall(call.id, has_run=False, cancellation=cancellation))
         return replace_result(failed, call_id=call.id, name=route.name)
     except DeadlinePassed:
-        timeout = ToolTimeout(route.name, seconds or 0.0, limit="timeout, in middleware")
+        harmless = bool(route.tool.options.read_only)
+        timeout = ToolTimeout(route.name, seconds or 0.0, limit="timeout, in middleware", is_harmless=harmless)
         if deadline is not None and deadline.is_over:
-            timeout = deadline.make_error(route.name)
+            timeout = deadline.make_error(route.name, is_harmless=harmless)
         failed = await make_failure(route, timeout, FailedCall(call.id, has_run=False))
         return replace_result(failed, call_id=call.id, name=route.name)
     return result
