@@ -140,3 +140,36 @@ def test_the_summary_counts(folder, source, summary):
     folder.write({"app.py": source})
 
     assert format_summary(folder.check("app.py")) == summary
+
+
+@pytest.mark.parametrize(
+    ("code", "parameters", "hint"),
+    [
+        ("TM101", "(days: int)", '`days: Annotated[int, "what it means"]`'),
+        ("TM126", "(x: dict)", "`dict[str, int]`, a TypedDict or a dataclass"),
+        ("TM126", "(x: set)", "`set[str]`"),
+        ("TM126", "(x: list)", "`list[str]`"),
+    ],
+    ids=["type", "dict", "set", "list"],
+)
+def test_a_hint_has_the_types_of_the_parameter(folder, code, parameters, hint):
+    """Review, newcomer 32: the hint for an `int` said `Annotated[str, …]`."""
+    folder.write({"app.py": f"from toolmason import *\n@tool\ndef f{parameters}: 'Do.'\n"})
+
+    [found] = [finding for finding in folder.check("app.py").findings if finding.code == code]
+
+    assert hint in found.hint
+
+
+def test_a_wrong_choice_names_the_nearest(folder):
+    folder.write({"app.py": "from toolmason import *\n@tool(extra='alow')\ndef f(): 'Do.'\n"})
+
+    [found] = folder.check("app.py").findings
+
+    assert found.message.endswith("did you mean 'allow'?")
+
+
+def test_the_help_of_a_rule_in_sarif_names_the_command_that_explains_it(report):
+    rules = json.loads(format_sarif(report))["runs"][0]["tool"]["driver"]["rules"]
+
+    assert all(f"toolmason check --explain {rule['id']}" in rule["help"]["text"] for rule in rules)

@@ -86,8 +86,10 @@ NOT_LOADED: Final = "TM198"
 UNUSED_IGNORE: Final = "TM199"
 
 
-def make_finding(code: str, location: SourceLocation, message: str, *, tool: str = "", def_line: int = 0) -> Finding:
-    """Return a finding with the severity and hint of its rule."""
+def make_finding(
+    code: str, location: SourceLocation, message: str, *, tool: str = "", def_line: int = 0, hint: str = ""
+) -> Finding:
+    """Return a finding with the severity of its rule, and its hint unless there is a better one."""
     rule = RULES[code]
     if len(message) > _MAX_MESSAGE_CHARS:
         message = f"{message[:_MAX_MESSAGE_CHARS]}…"
@@ -96,7 +98,7 @@ def make_finding(code: str, location: SourceLocation, message: str, *, tool: str
         code=code,
         message=message,
         severity=rule.severity,
-        hint=rule.fix,
+        hint=hint or rule.fix,
         tool=tool,
         def_line=def_line,
     )

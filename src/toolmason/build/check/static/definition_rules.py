@@ -68,7 +68,7 @@ class CheckedTool:
         """Parameters that the model fills in."""
         return [parameter for parameter in self.parameters if not parameter.is_injected and parameter.kind == "plain"]
 
-    def make_finding(self, code: str, node: Any, message: str) -> Finding:
+    def make_finding(self, code: str, node: Any, message: str, hint: str = "") -> Finding:
         """Return a finding about this tool, at a location, or at a node that has one, or at the tool."""
         declaration = self.declaration
         if isinstance(node, SourceLocation):
@@ -77,7 +77,7 @@ class CheckedTool:
             has_place = hasattr(node, "lineno")
             location = declaration.file.source.get_location(node) if has_place else declaration.location
         def_line = declaration.node.lineno if declaration.node is not None else 0
-        return make_finding(code, location, message, tool=declaration.display_name, def_line=def_line)
+        return make_finding(code, location, message, tool=declaration.display_name, def_line=def_line, hint=hint)
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
@@ -162,7 +162,9 @@ def _find_option_problem(name: str, value: Any) -> str | None:
     if value is ...:
         return None
     if name in _CHOICES and value not in _CHOICES[name]:
-        return "must be one of " + ", ".join(repr(choice) for choice in _CHOICES[name])
+        known = [choice for choice in _CHOICES[name] if isinstance(choice, str)]
+        suggestion = _suggest(value, known) if isinstance(value, str) else ""
+        return f"must be one of {', '.join(map(repr, _CHOICES[name]))}{suggestion}"
     if name in _MINIMUMS and (not isinstance(value, int) or value < _MINIMUMS[name]) and value is not None:
         return f"must be at least {_MINIMUMS[name]}, or omitted"
     if name == "timeout" and value is not None and not (isinstance(value, int | float) and value > 0):
@@ -204,7 +206,22 @@ def _check_type(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Findi
     elif parameter.is_injected or parameter.get_param_keyword("schema") is not None:
         return
     elif bare := _find_bare_container(parameter.type):
-        yield tool.make_finding("TM126", annotation, f"the items of {name!r} have no type: `{bare}`")
+        example = _ITEM_EXAMPLES.get(bare.rpartition(".")[2].lower(), "")
+        hint = f"Write the types of its items: {example}." if example else ""
+        yield tool.make_finding("TM126", annotation, f"the items of {name!r} have no type: `{bare}`", hint)
+
+
+_ITEM_EXAMPLES: Final = {
+    "dict": "`dict[str, int]`, a TypedDict or a dataclass",
+    "mapping": "`Mapping[str, int]`, a TypedDict or a dataclass",
+    "set": "`set[str]`",
+    "frozenset": "`frozenset[str]`",
+    "tuple": "`tuple[str, ...]`",
+}
+"""Types that are not written like a list."""
+
+
+_MAX_HINT_CHARS: Final = 60
 
 
 def _find_bare_container(hint: Any) -> str:
@@ -249,7 +266,10 @@ def _check_description(tool: CheckedTool, parameter: SourceParameter) -> Iterato
     # A type of another package may bring a description.
     if text is None and parameter.node.annotation and not is_flattened and parameter.type is not Unknown:
         message = f"parameter {name!r} of {tool.declaration.display_name!r} has no description"
-        yield tool.make_finding("TM101", parameter.node, message)
+        written = ast.unparse(parameter.node.annotation)
+        meaning = f'`{name}: Annotated[{written}, "what it means"]`' if len(written) <= _MAX_HINT_CHARS else ""
+        hint = f"Write {meaning}, or describe it in the docstring's `Args:`." if meaning else ""
+        yield tool.make_finding("TM101", parameter.node, message, hint)
     elif text and _normalize(text) in map(_normalize, (name, f"the {name}", parameter.defined.label)):
         message = f"the description of {name!r} only repeats its name: {text!r}"
         yield tool.make_finding("TM403", parameter.node, message)
