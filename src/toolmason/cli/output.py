@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 import click
 from typing_extensions import override
@@ -37,13 +37,18 @@ def make_console(*, err: bool = False) -> Console:
     from rich.console import Console  # noqa: PLC0415 - 60 ms at start-up, needed only on a terminal
 
     # Under NO_COLOR rich still prints bold and dim; without a color system it prints plain text.
-    plain = bool(os.environ.get("NO_COLOR"))
-    return Console(stderr=err, markup=False, emoji=False, highlight=False, color_system=None if plain else "auto")
+    system: Literal["auto"] | None = "auto" if has_colors() else None
+    return Console(stderr=err, markup=False, emoji=False, highlight=False, color_system=system)
 
 
 def is_terminal() -> bool:
     """Return True if standard output is a terminal."""
     return sys.stdout.isatty()
+
+
+def has_colors() -> bool:
+    """Return True unless the environment asks for plain text."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def can_draw(stream: TextIO) -> bool:
@@ -62,7 +67,7 @@ def escape_controls(text: str) -> str:
 def echo(text: str = "", *, err: bool = False, nl: bool = True, fg: str | None = None) -> None:
     """Print a line of the command. Control characters in it are escaped, whether it goes to a terminal or a file."""
     escaped = escape_controls(text)
-    click.echo(escaped if fg is None else click.style(escaped, fg=fg), err=err, nl=nl)
+    click.echo(escaped if fg is None or not has_colors() else click.style(escaped, fg=fg), err=err, nl=nl)
 
 
 def escape_unhandled() -> None:

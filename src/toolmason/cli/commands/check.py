@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from toolmason.build.check.rules import RULES, Finding, Severity
 from toolmason.build.check.run_checks import Mode, Report, check
 from toolmason.build.check.settings import override_settings, read_settings
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, examples
-from toolmason.cli.output import escape_controls, is_terminal
+from toolmason.cli.output import escape_controls, has_colors, is_terminal
 from toolmason.cli.targets import fail
 from toolmason.errors import ConfigError
 
@@ -62,7 +61,7 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], *, strict: bool, **
         fail(str(error), NOT_FOUND)
     output_format = "json" if options["as_json"] else options["output_format"]
     if output_format == "text":
-        use_color = is_terminal() and not os.environ.get("NO_COLOR")
+        use_color = is_terminal() and has_colors()
         for line in _format_report(report):
             click.echo(line, color=use_color)
     else:

