@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover test-providers test-tracing trace-picture local-eval search-eval check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-faults chaos mutants clean
+.PHONY: help setup demo demo-picture test cover test-providers test-tracing trace-picture local-eval search-eval check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-faults chaos mutants clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ $(READY): pyproject.toml $(wildcard packages/*/pyproject.toml)
 DEMO := .venv-demo
 demo: $(if $(wildcard $(READY)),,$(DEMO)/.ready) ## List, check, call, chat and serve the tools of an example
 	@$(if $(wildcard $(READY)),$(BIN),$(DEMO)/bin)/python examples/demo/story.py
+
+demo-picture: $(DEMO)/.ready ## Record the demo in a terminal, as the picture of the README
+	@$(DEMO)/bin/python examples/demo/record.py docs/images/demo.svg
 
 $(DEMO)/.ready: pyproject.toml packages/toolmason-local/pyproject.toml
 	@$(PYTHON) examples/demo/install.py $(DEMO)

@@ -35,17 +35,19 @@ CHAT = [
 
 def main() -> int:
     """Run the demo, and return the exit code."""
-    say("A shop has three typed Python functions as tools. This is what you can do with them.")
+    say("A shop has three typed Python functions as tools:")
     show("toolmason list examples/shop.py:box")
     say("Find mistakes before a model meets them:")
     show("toolmason check examples/shop.py")
-    say("Call a tool. Arguments are validated, and a wrong one is explained:")
+    say("Call a tool. An error says what to do next:")
     show("toolmason call examples/shop.py:box quote_price sku=TEA-01 quantity=3")
-    show("toolmason call examples/shop.py:box quote_price sku=TEA-01 quantity=many", code=2)
-    say("Let a model call them. It has 135 million parameters and runs here, on the CPU, without a key.")
-    say("Cancelling is marked as destructive, so the chat asks first; this demo answers yes.")
+    show("toolmason call examples/shop.py:box quote_price sku=TEA-99", code=1)
+    say(
+        "Let a model call them: 135 million parameters, on this CPU, without a key.\n"
+        "Cancelling is marked as destructive, so the chat asks; the demo answers yes."
+    )
     show("toolmason chat examples/shop.py:box --model local", CHAT)
-    say("Serve the same tools over MCP, to a client of the official SDK (examples/demo/mcp_client.py):")
+    say("Serve them over MCP, to a client of the official SDK:")
     show("python examples/demo/mcp_client.py")
     say("Next:")
     command = f"{os.path.relpath(BIN)}/toolmason"

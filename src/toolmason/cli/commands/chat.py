@@ -50,9 +50,7 @@ MODEL_BY_VARIABLE: Final = {
     "OPENAI_BASE_URL": "openai-chat:default",
 }
 """Default model for each environment variable; the first variable that is set wins."""
-HELP_TEXT: Final = (
-    "/tools lists the tools, /reset clears the conversation, /save FILE saves it, /load FILE loads one, /quit exits."
-)
+HELP_TEXT: Final = "/tools lists the tools, /reset starts again, /save or /load FILE, /quit exits."
 CANCELLED_TEXT: Final = "Cancelled. Send another message, or /quit."
 _F = TypeVar("_F", bound=Callable[..., Any])
 _RECORDER: Final[ContextVar[TraceRecorder | None]] = ContextVar("toolmason_trace", default=None)
