@@ -1,6 +1,7 @@
 """What the tests of the command share: a project as a user has it, the command in it, and a terminal around it."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -51,8 +52,10 @@ def terminal(office, forks):
     """Start the command in a terminal."""
     opened = []
 
-    def start(*words: str, cwd: Path = office, output: Path | None = None, **more: str) -> Terminal:
-        opened.append(Terminal(forks, list(words), cwd, environment(**more), output))
+    def start(
+        *words: str, cwd: Path = office, output: Path | None = None, program: Sequence[str] = (COMMAND,), **more: str
+    ) -> Terminal:
+        opened.append(Terminal(forks, [*program, *words], cwd, environment(**more), output))
         return opened[-1]
 
     yield start

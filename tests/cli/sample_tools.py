@@ -8,6 +8,7 @@ import pty
 import re
 import select
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -118,7 +119,7 @@ class Terminal:
     ) -> None:
         self._main, side = pty.openpty()
         out = side if output is None else os.open(output, os.O_WRONLY | os.O_CREAT)
-        self._process = forks.start([COMMAND, *words], (side, out, side), cwd=cwd, env=env, own_terminal=True)
+        self._process = forks.start(words, (side, out, side), cwd=cwd, env=env, own_terminal=True)
         for place in {side, out}:
             os.close(place)
         self.shown = ""
@@ -143,6 +144,13 @@ class Terminal:
         while text not in self.text:
             assert self._read(until), f"{text!r} was not shown. Shown was:\n{self.text}"
 
+    def wait_for(self, path: Path, seconds: float = 30) -> None:
+        """Wait until the command, or a program that it has started, has written a file."""
+        until = time.monotonic() + seconds
+        while not path.exists():
+            assert time.monotonic() < until, f"{path.name} was not written. Shown was:\n{self.text}"
+            self._read(time.monotonic() + 0.05)
+
     def type(self, text: str) -> None:
         """Type a line."""
         os.write(self._main, f"{text}\n".encode())
@@ -150,6 +158,10 @@ class Terminal:
     def press(self, code: int) -> None:
         """Press a control key."""
         os.write(self._main, bytes([code]))
+
+    def resize(self, columns: int, rows: int = 40) -> None:
+        """Change the size of the window, as a user does with the mouse. The program gets a signal."""
+        termios.tcsetwinsize(self._main, (rows, columns))
 
     def interrupt(self, seconds: float = 30) -> int:
         """Press Ctrl-C until the command ends, and return its exit code.
