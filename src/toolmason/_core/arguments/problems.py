@@ -73,7 +73,7 @@ def suggest_names(
         near = find_close_names(problem.path.removeprefix("$."), unknown) if problem.message == _MISSING.message else ()
         if near:
             message = f"{problem.message}; {clip(near[0])!r} is not an argument"
-            problem = problem._replace(message=message)  # noqa: PLW2901 - the same problem in other words
+            problem = problem._replace(message=message)  # noqa: PLW2901 - the same problem, worded better
         found.append(problem)
     return found
 
@@ -90,7 +90,7 @@ _JSON_ERRORS: Final = {
 
 
 def explain_json_error(reason: str) -> str:
-    """Return the message of the parser in other words, with the place that it names."""
+    """Return the message of the parser in plain terms, with the place that it names."""
     text, at, place = reason.rpartition(" at line ")
     return f"{_JSON_ERRORS.get(text, text)}{at}{place}"
 

@@ -91,7 +91,11 @@ def _check_sources(files: Iterable[PythonFile], settings: CheckSettings) -> _Sta
     tools = [CheckedTool(project, declared) for declared in project.list_declarations()]
     findings = [found for found in read if isinstance(found, Finding)]
     findings += [*project.unreadable, *_check_statically(project, tools, settings)]
-    declared = sorted((each.location, each.display_name, each.kind) for each in (tool.declaration for tool in tools))
+    declarations = [tool.declaration for tool in tools]
+    found: list[tuple[SourceLocation, str, Kind]] = [
+        (each.location, each.display_name, each.kind) for each in declarations
+    ]
+    declared = sorted(found)
     ignores = {source.path: read_ignores(source.text, source.path) for source in sources}
     return _StaticResult(findings, tuple(declared), _index_by_line(tools), ignores)
 
