@@ -98,7 +98,9 @@ def test_the_picture_is_small_and_loads_nothing():
 
     assert len(shown) < 30_000
     assert re.findall(r"https?://[^\"]+", shown) == ["http://www.w3.org/2000/svg"]
-    assert not re.search(r"<script|@import|@font-face|url\(|/home/|/root/|/tmp/|/work/", shown)
+    assert not re.search(r"<script|@import|@font-face|url\(", shown)
+    # The only slashes of paths are those of relative ones and of closing tags.
+    assert not re.search(r"(?<![\w.</])/(?!tools|reset|save|load|quit)\w+/", shown)
     assert "](docs/images/demo.svg)" in (ROOT / "README.md").read_text("utf-8")[:400]
 
 

@@ -50,7 +50,7 @@ def box_of(schema):
     ("arguments", "problems"),
     [
         ({}, {"$.text": "required but missing"}),
-        ({"text": 5}, {"$.text": "input should be a valid string"}),
+        ({"text": 5}, {"$.text": "input should be a valid string, not an integer"}),
         (
             {"text": "", "limit": 11},
             {

@@ -120,7 +120,7 @@ def test_valid_values_stay_as_they_are_beside_an_argument_that_needs_care(data):
     result = function.box.call_sync("take", f'{text[:-1]}{", " if arguments else ""}"stranger": "5"}}')
 
     assert result.error is None
-    assert result.repairs == ()
+    assert {repair.rule for repair in result.repairs} <= {"undeclared"}
     assert same(function.seen[-1], function.expected(arguments))
 
 
@@ -177,5 +177,5 @@ def test_strict_types_take_only_what_the_schema_takes(data):
 
     result = function.box.call_sync("take", json.dumps(tree))
 
-    assert result.repairs == ()
+    assert {repair.rule for repair in result.repairs} <= {"undeclared"}
     assert isinstance(result.error, InvalidArguments) or is_taken(function, tree)

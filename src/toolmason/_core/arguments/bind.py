@@ -160,7 +160,7 @@ def _bind_declared(
     try:
         values, repairs = _bind_non_text(inputs, declared, tool, bind)
     except InvalidArguments as error:
-        problems = suggest_names(list(error.problems), given, inputs.schema["properties"])
+        problems = suggest_names(list(error.problems), given, inputs.schema.get("properties", {}))
         raise InvalidArguments(problems, tool=tool, raw=error.raw) from None
     return values, (*repairs, *_note_dropped(inputs, given, tool))
 
@@ -391,7 +391,7 @@ def _recover(
         except ValueError as second_error:
             error = second_error
             details = get_details(second_error)
-    problems = suggest_names(make_problems(error, details, fixed), data, inputs.schema["properties"])
+    problems = suggest_names(make_problems(error, details, fixed), data, inputs.schema.get("properties", {}))
     raise InvalidArguments(problems, tool=tool)
 
 
