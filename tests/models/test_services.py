@@ -246,8 +246,11 @@ async def test_an_error_in_a_success_is_one(place):
     assert (caught.value.status, caught.value.retryable) == (429, True)
 
 
-async def test_an_error_in_a_success_is_tried_again():
+@pytest.mark.parametrize("place", ["body", "choice"])
+async def test_an_error_in_a_success_is_tried_again(place):
     failed = {"error": {"code": 502, "message": "Bad gateway"}}
+    if place == "choice":
+        failed = {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}, **failed}]}
     with api("openrouter", failed, body_of("openai-chat", "Yes.")) as (url, requests):
         async with model("openrouter:m", base_url=url) as made:
             reply = await asyncio.wait_for(made.respond(ModelRequest("Hi")), 20)

@@ -216,9 +216,11 @@ class Transport:
         except ValueError as error:
             excerpt = clip(content.decode(errors="replace"), 200)
             raise ModelError(self._endpoint.provider, f"the response is not JSON: {excerpt}") from error
-        if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
-            # OpenRouter and others report failures in responses with the status 200.
-            raise parse_error(self._endpoint.provider, body)
+        choices = body.get("choices") if isinstance(body, Mapping) else None
+        # OpenRouter and others report failures in responses with the status 200, also in the place of the answer.
+        for part in (body, choices[0] if isinstance(choices, list) and choices else None):
+            if isinstance(part, Mapping) and isinstance(part.get("error"), Mapping):
+                raise parse_error(self._endpoint.provider, part)
         return body
 
     def _to_model_error(self, error: Exception) -> ModelError:
