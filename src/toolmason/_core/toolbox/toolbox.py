@@ -50,7 +50,7 @@ from toolmason._core.values.provider_tools import AnyNativeTool, Strict
 from toolmason._core.values.remote_executor import RemoteExecutor
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, make_call
 from toolmason._explain import explain_arguments
-from toolmason.errors import PluginError, ToolCallError, UnknownName, UnknownTool
+from toolmason.errors import PluginError, ToolCallError, UnknownName
 
 if TYPE_CHECKING:  # 20 ms at start-up, needed only with these options
     from toolmason._core.catalog.augmented import ArgumentsCallback
