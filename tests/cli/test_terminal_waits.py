@@ -195,7 +195,7 @@ def test_without_a_terminal_there_are_no_escape_sequences(run, copied, name):
     assert "\x1b" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", [name for name in SHOWN if name != "doctor"])
+@pytest.mark.parametrize("name", SHOWN)
 def test_the_help_of_a_command_fits_80_columns(terminal, name):
     shell = terminal(name, "--help", COLUMNS="80")
 
