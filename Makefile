@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-picture test cover test-providers test-tracing trace-picture local-eval search-eval check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-faults chaos mutants clean
+.PHONY: help setup demo demo-picture test cover test-providers test-tracing trace-picture local-eval search-eval check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-scale test-faults chaos mutants clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -143,8 +143,20 @@ fuzz: $(READY) ## Run the fuzz tests at full size
 test-faults: $(READY) ## Run the catalogue of faults, each in a process of its own, and print the table
 	@$(BIN)/python tests/judges/faults.py $(ROWS)
 
-kills: $(READY) ## Kill a durable run at more than a hundred points, and go on with it
-	@$(BIN)/python -m pytest --full --timeout=3600 $(PYTEST_FLAGS) tests/chat/test_durable.py
+# Servers of Debian's packages, unless the machine has them.
+DEBIAN := $(VENV)/.debian
+$(DEBIAN): $(READY)
+	@ls /usr/lib/postgresql/*/bin/postgres /usr/sbin/haproxy > /dev/null 2>&1 || { apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql haproxy; } > /dev/null
+	@touch $@
+
+# KILLS=8 is a short form; without it, 60 runs of each kind are killed twice.
+kills: $(DEBIAN) ## Kill durable runs in SQLite and PostgreSQL, and the server, at hundreds of points, and go on with them
+	@KILLS=$(KILLS) $(BIN)/python -m pytest -m 'not live' --full --timeout=3600 -n 2 $(PYTEST_FLAGS) tests/chat/test_durable.py
+
+test-scale: $(DEBIAN) ## Test stores against PostgreSQL, kill runs, the server and replicas; KILLS=8 for a short form
+	@$(BIN)/python -m pytest -m scale -n 2 $(PYTEST_FLAGS) tests/store
+	@$(MAKE) --no-print-directory kills KILLS=$(KILLS)
 
 mutants: $(READY) ## Break the source in 65 places, one at a time, and check that a test fails
 	@$(BIN)/python tests/judges/mutants.py $(MUTANT_FLAGS)

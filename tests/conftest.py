@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import textwrap
+from collections import Counter, defaultdict
 from contextlib import ExitStack
 
 import pytest
@@ -51,6 +52,17 @@ def pytest_collection_modifyitems(config, items):
         timed = [item for item in items if item.get_closest_marker("timed")]
         config.hook.pytest_deselected(items=timed)
         items[:] = [item for item in items if not item.get_closest_marker("timed")]
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print what the tests that kill processes counted, one row for each test and store."""
+    rows = defaultdict(Counter)
+    for report in terminalreporter.getreports("passed"):
+        if any(name == "kills" for name, _ in report.user_properties):
+            test, _, case = report.nodeid.rpartition("::")[2].partition("[")
+            rows[f"{test} {case.rstrip(']').lstrip('0123456789-')}"].update(dict(report.user_properties), runs=1)
+    for name, counts in sorted(rows.items()):
+        terminalreporter.write_line(f"{name.removeprefix('test_')}: {', '.join(f'{n} {k}' for k, n in counts.items())}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -112,6 +124,16 @@ def anyio_backend():
 def fuzz_count(request):
     """How many inputs a fuzz test throws: a sample, more under `make cover`, the full size under `make fuzz`."""
     return FUZZ_COUNTS[size_of(request.config)]
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server of this process."""
+    from postgres_server import PostgresServer
+
+    server = PostgresServer()
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="session")

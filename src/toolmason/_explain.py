@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+from toolmason._secrets import scrub
 from toolmason._text import suggest
 from toolmason.errors import ConfigError, ToolmasonError, clip
 
@@ -73,6 +74,6 @@ def _find_arguments(function: Callable[..., Any], args: Any, keywords: Mapping[s
 
 def _describe(value: Any) -> str:
     try:
-        return repr(value)
+        return scrub(repr(value))
     except Exception:  # noqa: BLE001 - a broken __repr__ must not hide the error
         return type(value).__name__

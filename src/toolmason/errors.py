@@ -7,6 +7,7 @@ ToolmasonError
 │  ├─ LossyDefinition    a provider's format would change the meaning of a tool
 │  └─ PluginError        plugin author: an entry point or scanned module provides no tools
 ├─ ConfigError           developer or operator: a setting, file or injected value is missing or invalid
+│  ├─ StoreUnavailable      operator: a file or database cannot be reached or written now
 │  └─ UnsupportedProvider   unknown provider or model
 ├─ UnknownName           developer: no tool, prompt, resource or run has this name; also a KeyError
 ├─ ExperimentalError     developer: an experimental API was used without permission
@@ -69,6 +70,7 @@ __all__ = [
     "ResultError",
     "RunTaken",
     "StaleManifest",
+    "StoreUnavailable",
     "ToolCallError",
     "ToolCancelled",
     "ToolError",
@@ -157,6 +159,10 @@ class PluginError(DefinitionError):
 
 class ConfigError(ToolmasonError):
     """A setting or injected value is missing or invalid."""
+
+
+class StoreUnavailable(ConfigError):
+    """A file or database cannot be reached or written now; the same may succeed later."""
 
 
 _RETRY_STATUSES = frozenset({408, 409, 429})

@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from durable_run import FOLDER, leave_lines, note, writing
+from durable_run import FOLDER, leave_lines, note, open_stores
 
 from toolmason import Allow, Chat, Limits, Toolbox, tool
 from toolmason.chat.durable.journal import SqliteRuntime
-from toolmason.chat.durable.sqlite_file import SqliteFile
 from toolmason.errors import RunTaken
 from toolmason.models.scripted import ScriptedModel
 
@@ -74,8 +73,8 @@ async def advance(chat: Chat):
 
 
 async def main() -> None:
-    SqliteFile.write_transaction = writing
-    chat = make_chat(SqliteRuntime(FOLDER / "runs.db"))
+    runtime, _ = open_stores()
+    chat = make_chat(runtime)
     while True:
         try:
             reply = await advance(chat)

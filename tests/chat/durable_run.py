@@ -1,4 +1,6 @@
-"""A run that a test kills: `python durable_run.py FOLDER POINT`. Each call leaves a line before and after it.
+"""A run that a test kills: `python durable_run.py FOLDER POINT [URL SCHEMA]`.
+
+Each call leaves a line before and after it.
 
 At the POINT-th thing that happens (a transaction begins or ends, a call begins or ends) the process kills itself, as
 `kill -9` would. POINT 0 is never. Where another process drives the run, this one waits for it.
@@ -10,13 +12,12 @@ import signal
 import sys
 import threading
 import time
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 from toolmason import Chat, SqliteMemory, Toolbox, tool
+from toolmason._store.sqlite_store import SqliteStore
 from toolmason.chat.durable.journal import SqliteRuntime
-from toolmason.chat.durable.sqlite_file import SqliteFile
 from toolmason.errors import RunTaken
 from toolmason.models.scripted import ScriptedModel
 
@@ -24,7 +25,6 @@ FOLDER, POINT = Path(sys.argv[1]), int(sys.argv[2])
 STEPS = 6
 _points = count(1)
 _lock = threading.Lock()
-_writing = SqliteFile.write_transaction
 
 
 def point() -> None:
@@ -34,13 +34,34 @@ def point() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-@contextmanager
-def writing(self):
-    point()
-    with _writing(self) as db:
-        yield db
+def add_points(store_class) -> None:
+    """Make each transaction three points: before it, before its commit, and after it."""
+    transact = store_class.transact
+
+    def transact_with_points(self, group, key, work):
+        def work_with_point(db):
+            result = work(db)
+            point()
+            return result
+
         point()
-    point()
+        result = transact(self, group, key, work_with_point)
+        point()
+        return result
+
+    store_class.transact = transact_with_points
+
+
+def open_stores(**options):
+    """Return a runtime and a memory: in files, or in the database that the command line names."""
+    if len(sys.argv) == 3:
+        add_points(SqliteStore)
+        return SqliteRuntime(FOLDER / "runs.db", **options), SqliteMemory(FOLDER / "chat.db", 1000)
+    from toolmason.chat import PostgresStore, StoreMemory, StoreRuntime
+
+    add_points(PostgresStore)
+    store = PostgresStore(sys.argv[3], schema=sys.argv[4])
+    return StoreRuntime(store, **options), StoreMemory(store, 1000)
 
 
 def note(line: str) -> None:
@@ -91,9 +112,8 @@ async def sent(chat, text, run):
 
 
 async def main() -> None:
-    SqliteFile.write_transaction = writing
     model = ScriptedModel([answer] * 20)
-    runtime, memory = SqliteRuntime(FOLDER / "runs.db"), SqliteMemory(FOLDER / "chat.db", 100)
+    runtime, memory = open_stores()
     chat = Chat(model, Toolbox(look, pay), runtime=runtime, memory=memory)
     reply = await sent(chat, "go", "r1")
     results = [f"{r.name}:{'ok' if r.ok else r.error.code}" for m in reply.new for r in m.results]

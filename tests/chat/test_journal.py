@@ -303,8 +303,9 @@ async def test_a_run_is_driven_by_one_at_a_time(tmp_path):
 )
 async def test_a_run_whose_driver_is_gone_is_taken_over(runtime, holder, until):
     runtime.add_facts("r", {})
-    with runtime.file.write_transaction() as db:
-        db.execute("UPDATE runs SET holder=?, until=?", (holder(), time.time() + until))
+    runtime.tables.transact(
+        "r", lambda db: db.execute("UPDATE runs SET holder=?, until=?", (holder(), time.time() + until))
+    )
 
     async with runtime.execute("r"):
         assert runtime.run("r").held
@@ -315,8 +316,7 @@ async def test_a_driver_that_was_overtaken_writes_nothing_more(runtime, tmp_path
     bank = Bank()
     sending = asyncio.ensure_future(bank.chat(runtime).send("go", run="r"))
     await bank.begun.wait()
-    with runtime.file.write_transaction() as db:
-        db.execute("UPDATE runs SET until=0")
+    runtime.tables.transact("r", lambda db: db.execute("UPDATE runs SET until=0"))
     bank.hold = False
 
     reply = await bank.chat(other).send("go", run="r")
@@ -347,8 +347,7 @@ async def test_a_call_that_ends_after_its_run_was_taken_over_changes_no_record(r
 
     sending = asyncio.ensure_future(chat(runtime).send("go", run="r"))
     await begun.wait()
-    with runtime.file.write_transaction() as db:
-        db.execute("UPDATE runs SET until=0")
+    runtime.tables.transact("r", lambda db: db.execute("UPDATE runs SET until=0"))
     await chat(other).send("go", run="r")
     before = other.effects("r")
 
@@ -373,8 +372,8 @@ async def test_a_lease_is_renewed_while_a_run_goes_on(tmp_path):
 
 
 def until(runtime):
-    with runtime.file.read_connection() as db:
-        return [moment for (moment,) in db.execute("SELECT until FROM runs")]
+    rows = runtime.tables.query(lambda db: db.execute("SELECT until FROM runs").fetchall())
+    return [moment for (moment,) in rows]
 
 
 async def test_a_run_that_waits_is_asked_about_again(runtime):

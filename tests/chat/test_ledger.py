@@ -10,9 +10,10 @@ from contextlib import closing, contextmanager
 import pytest
 
 from toolmason import Chat, Message
+from toolmason._store.sqlite_store import SqliteStore
+from toolmason._store.tables import CONVERSATIONS, RUNS, TableGroup
 from toolmason.chat.durable.effects import RunEffect
 from toolmason.chat.durable.journal import SqliteRuntime
-from toolmason.chat.durable.sqlite_file import JOURNAL_MIGRATIONS, MEMORY_MIGRATIONS, SqliteFile
 from toolmason.chat.memory import SqliteMemory
 from toolmason.chat.run.delegation import CALL_SERIALIZER
 from toolmason.errors import ConfigError
@@ -32,9 +33,9 @@ async def test_a_journal_and_a_memory_may_share_a_file(tmp_path):
 
 
 async def test_a_file_of_an_earlier_version_is_brought_up_to_date(tmp_path):
-    old = SqliteFile(tmp_path / "chat.db", "conversations", MEMORY_MIGRATIONS[:1])
-    with old.write_transaction() as db:
-        db.execute("""INSERT INTO messages (conversation, message) VALUES ('c', '{"role": "user", "content": []}')""")
+    old = SqliteStore(tmp_path / "chat.db")
+    insert = """INSERT INTO messages (conversation, message) VALUES ('c', '{"role": "user", "content": []}')"""
+    old.transact(TableGroup("conversations", CONVERSATIONS.migrations[:1]), "c", lambda db: db.execute(insert))
     old.close()
 
     memory = SqliteMemory(tmp_path / "chat.db")
@@ -46,9 +47,8 @@ async def test_a_file_of_an_earlier_version_is_brought_up_to_date(tmp_path):
 
 
 def test_a_file_of_a_later_version_is_left_alone(tmp_path):
-    new = SqliteFile(tmp_path / "runs.db", "runs", ("CREATE TABLE a (b)", *["SELECT 1"] * len(JOURNAL_MIGRATIONS)))
-    with new.write_transaction():
-        pass
+    new = SqliteStore(tmp_path / "runs.db")
+    new.read(TableGroup("runs", (*RUNS.migrations, "SELECT 1")), lambda db: None)
     new.close()
 
     with pytest.raises(ConfigError, match="written by a newer version"):
@@ -65,14 +65,13 @@ def test_what_is_no_such_file_is_said(tmp_path, path):
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path):
-    ledger = SqliteFile(tmp_path / "x.db", "x", ("CREATE TABLE a (b UNIQUE)",))
+    store, group = SqliteStore(tmp_path / "x.db"), TableGroup("x", ("CREATE TABLE a (b UNIQUE)",))
 
-    with pytest.raises(sqlite3.IntegrityError), ledger.write_transaction() as db:
-        db.executemany("INSERT INTO a VALUES (?)", [(1,), (1,)])
+    with pytest.raises(sqlite3.IntegrityError):
+        store.transact(group, "", lambda db: db.executemany("INSERT INTO a VALUES (?)", [(1,), (1,)]))
 
-    with ledger.read_connection() as db:
-        assert db.execute("SELECT count(*) FROM a").fetchone() == (0,)
-    ledger.close()
+    assert store.read(group, lambda db: db.execute("SELECT count(*) FROM a").fetchone()) == (0,)
+    store.close()
 
 
 # --- while another process writes -----------------------------------------------------------------

@@ -6,11 +6,9 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from durable_run import FOLDER, leave_lines, note, writing
+from durable_run import leave_lines, note, open_stores
 
-from toolmason import Chat, SqliteMemory, tool
-from toolmason.chat.durable.journal import SqliteRuntime
-from toolmason.chat.durable.sqlite_file import SqliteFile
+from toolmason import Chat, tool
 from toolmason.errors import RunTaken
 from toolmason.models.scripted import ScriptedModel
 
@@ -42,7 +40,7 @@ def answer(request):
 
 
 async def main() -> None:
-    runtime, memory = SqliteRuntime(FOLDER / "runs.db", lease=2), SqliteMemory(FOLDER / "chat.db", 1000)
+    runtime, memory = open_stores(lease=2)
     chat = Chat(ScriptedModel([answer] * 100), [look, pay], memory=memory, runtime=runtime)
     for run, text in (("r", "go"), ("after", "and now?")):
         while True:
@@ -56,5 +54,4 @@ async def main() -> None:
     note(f"finish {reply.finish} {reply.text} {len(reply.tickets)}")
 
 
-SqliteFile.write_transaction = writing
 asyncio.run(main())

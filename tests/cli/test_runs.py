@@ -196,8 +196,9 @@ def test_what_cannot_be_resumed_is_said(command, killed, words, code, told):
 
 def test_a_run_that_another_process_drives_is_left_alone(command, killed):
     runtime = SqliteRuntime(killed / "runs.db")
-    with runtime.file.write_transaction() as db:
-        db.execute("UPDATE runs SET holder=?, until=9e9", (get_process_identity(),))
+    runtime.tables.transact(
+        "r", lambda db: db.execute("UPDATE runs SET holder=?, until=9e9", (get_process_identity(),))
+    )
     runtime.close()
 
     listed = command("runs", "list").stdout

@@ -9,11 +9,14 @@ if TYPE_CHECKING:
     from toolmason._core.toolbox.exchange import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta, Usage
     from toolmason._core.values.messages import Citation, Message, Summary
     from toolmason._core.values.policy import Limits
+    from toolmason._store.postgres_store import PostgresStore
+    from toolmason._store.sqlite_store import SqliteStore
+    from toolmason._store.store import Store
     from toolmason.chat.answers import Answer, AnswerProgress
-    from toolmason.chat.budget import Budget, SqliteBudget
+    from toolmason.chat.budget import Budget, SqliteBudget, StoreBudget
     from toolmason.chat.chat import Chat
     from toolmason.chat.durable.effects import Completed, NotExecuted
-    from toolmason.chat.durable.journal import EffectRecord, RunRecord, SqliteRuntime
+    from toolmason.chat.durable.journal import EffectRecord, RunRecord, SqliteRuntime, StoreRuntime
     from toolmason.chat.events import (
         CallFinished,
         CallProgress,
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     )
     from toolmason.chat.frontends.chat_app import sse
     from toolmason.chat.loop import Advisor, ModelTurn, NextStep, ToolLoop, before_loop, inside_loop
-    from toolmason.chat.memory import Memory, SqliteMemory, WindowMemory
+    from toolmason.chat.memory import Memory, SqliteMemory, StoreMemory, WindowMemory
     from toolmason.chat.reply import Delegation, Reply, Step
     from toolmason.chat.run.compaction import Compact
     from toolmason.chat.run.spending import PRICES, PRICES_DATE, Price
@@ -62,6 +65,7 @@ __all__ = [
     "ModelTurn",
     "NextStep",
     "NotExecuted",
+    "PostgresStore",
     "Price",
     "ProgressReport",
     "Reply",
@@ -70,8 +74,13 @@ __all__ = [
     "SqliteBudget",
     "SqliteMemory",
     "SqliteRuntime",
+    "SqliteStore",
     "Step",
     "StepFinished",
+    "Store",
+    "StoreBudget",
+    "StoreMemory",
+    "StoreRuntime",
     "Summary",
     "TextDelta",
     "ThoughtDelta",
@@ -98,11 +107,14 @@ __getattr__, __dir__ = lazy_names(
         ),
         "toolmason._core.values.messages": ("Citation", "Message", "Summary"),
         "toolmason._core.values.policy": ("Limits",),
+        "toolmason._store.postgres_store": ("PostgresStore",),
+        "toolmason._store.sqlite_store": ("SqliteStore",),
+        "toolmason._store.store": ("Store",),
         "toolmason.chat.answers": ("Answer", "AnswerProgress"),
-        "toolmason.chat.budget": ("Budget", "SqliteBudget"),
+        "toolmason.chat.budget": ("Budget", "SqliteBudget", "StoreBudget"),
         "toolmason.chat.chat": ("Chat",),
         "toolmason.chat.durable.effects": ("Completed", "NotExecuted"),
-        "toolmason.chat.durable.journal": ("EffectRecord", "RunRecord", "SqliteRuntime"),
+        "toolmason.chat.durable.journal": ("EffectRecord", "RunRecord", "SqliteRuntime", "StoreRuntime"),
         "toolmason.chat.events": (
             "CallFinished",
             "CallProgress",
@@ -116,7 +128,7 @@ __getattr__, __dir__ = lazy_names(
         ),
         "toolmason.chat.frontends.chat_app": ("sse",),
         "toolmason.chat.loop": ("Advisor", "ModelTurn", "NextStep", "ToolLoop", "before_loop", "inside_loop"),
-        "toolmason.chat.memory": ("Memory", "SqliteMemory", "WindowMemory"),
+        "toolmason.chat.memory": ("Memory", "SqliteMemory", "StoreMemory", "WindowMemory"),
         "toolmason.chat.reply": ("Delegation", "Reply", "Step"),
         "toolmason.chat.run.compaction": ("Compact",),
         "toolmason.chat.run.spending": ("PRICES", "PRICES_DATE", "Price"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from dataclasses import replace
 from functools import partial
@@ -11,9 +10,11 @@ from typing import Any, Protocol
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.toolbox.exchange import Usage
-from toolmason._core.values.policy import Limits
+from toolmason._core.values.policy import Limits, check_store
 from toolmason._explain import explain_arguments
-from toolmason.chat.durable.sqlite_file import BUDGET_MIGRATIONS, SqliteFile
+from toolmason._store.sqlite_store import SqliteStore
+from toolmason._store.store import Store, Tables, Transaction
+from toolmason._store.tables import BUDGETS
 from toolmason.chat.run.spending import Spending
 from toolmason.errors import ConfigError
 
@@ -35,8 +36,8 @@ class Budget(Protocol):
         ...
 
 
-class SqliteBudget:
-    """Budgets in a SQLite file, which several processes may share.
+class StoreBudget:
+    """Budgets in a store, which several processes may share.
 
     `per_user` applies to each `user` (and `tenant`) of the context, `per_conversation` to each conversation. Of these
     limits, tokens and cost count. With `seconds`, they start again after each period of this length, such as
@@ -46,19 +47,21 @@ class SqliteBudget:
     @explain_arguments
     def __init__(
         self,
-        path: str | Path,
+        store: Store,
         *,
         per_user: Limits | None = None,
         per_conversation: Limits | None = None,
         seconds: float | None = None,
     ) -> None:
+        check_store(store)
+        name = type(self).__name__
         if per_user is None and per_conversation is None:
-            raise ConfigError("SqliteBudget(...) has no limits. Pass `per_user=Limits(...)` or `per_conversation=`.")
+            raise ConfigError(f"{name}(...) has no limits. Pass `per_user=Limits(...)` or `per_conversation=`.")
         if seconds is not None and not seconds > 0:
-            raise ConfigError(f"SqliteBudget(seconds={seconds!r}): must be positive, or None for no period.")
-        self.path, self.seconds = Path(path), seconds
+            raise ConfigError(f"{name}(seconds={seconds!r}): must be positive, or None for no period.")
+        self.seconds = seconds
         self._limits = {"user": per_user, "conversation": per_conversation}
-        self._file = SqliteFile(path, "budgets", BUDGET_MIGRATIONS)
+        self._tables = Tables(store, BUDGETS)
 
     @property
     def needs_price(self) -> bool:
@@ -72,7 +75,7 @@ class SqliteBudget:
             ConfigError: the context has no `user`, or the run has no conversation.
         """
         for kind, key in self._get_keys(context, conversation).items():
-            spending = await self._file.read(partial(self._load, kind=kind, key=key))
+            spending = await self._tables.read(partial(self._load, kind=kind, key=key))
             if found := spending.find_own_limit(0):
                 return f"{found} for this {kind}"
         return ""
@@ -83,32 +86,32 @@ class SqliteBudget:
         """Count one request."""
         keys, period = self._get_keys(context, conversation), self._get_period()
 
-        def insert(db: sqlite3.Connection) -> None:
+        def insert(db: Transaction) -> None:
             for kind, key in keys.items():
                 db.execute("DELETE FROM budgets WHERE kind=? AND key=? AND period<?", (kind, key, period))
                 db.execute(
                     "INSERT INTO budgets VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (kind, key, period) DO UPDATE SET "
-                    "input=input+excluded.input, output=output+excluded.output, "
-                    "cost=coalesce(cost+excluded.cost, cost, excluded.cost)",
+                    "input=budgets.input+excluded.input, output=budgets.output+excluded.output, "
+                    "cost=coalesce(budgets.cost+excluded.cost, budgets.cost, excluded.cost)",
                     (kind, key, period, usage.input_tokens, usage.output_tokens, cost),
                 )
 
-        await self._file.write(insert)
+        await self._tables.write(repr(keys), insert)
 
     def used(
         self, *, user: Any = None, tenant: Any = None, conversation: str | None = None
     ) -> tuple[Usage, float | None]:
         """Return the tokens and the cost of a user, or of a conversation, in this period."""
         key = conversation if user is None else _make_user_key(tenant, user)
-        with self._file.read_connection() as db:
-            spending = self._load(db, "conversation" if user is None else "user", key or "")
+        kind = "conversation" if user is None else "user"
+        spending = self._tables.query(lambda db: self._load(db, kind, key or ""))
         return spending.usage, spending.cost
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the budgets."""
+        self._tables.close()
 
-    def _load(self, db: sqlite3.Connection, kind: str, key: str) -> Spending:
+    def _load(self, db: Transaction, kind: str, key: str) -> Spending:
         row = db.execute(
             "SELECT input, output, cost FROM budgets WHERE kind=? AND key=? AND period=?",
             (kind, key, self._get_period()),
@@ -132,6 +135,22 @@ class SqliteBudget:
                 raise ConfigError("This budget is per conversation. Send with `conversation=`.")
             keys["conversation"] = conversation
         return keys
+
+
+class SqliteBudget(StoreBudget):
+    """Budgets in a SQLite file, which several processes may share. The options are those of `StoreBudget`."""
+
+    @explain_arguments
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        per_user: Limits | None = None,
+        per_conversation: Limits | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        super().__init__(SqliteStore(path), per_user=per_user, per_conversation=per_conversation, seconds=seconds)
+        self.path = Path(path)
 
 
 def _make_user_key(tenant: Any, user: Any) -> str:

@@ -6,22 +6,25 @@ A window never separates a call from its result.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from toolmason._core.values.messages import Message
+from toolmason._core.values.policy import check_store
 from toolmason._explain import explain_arguments
+from toolmason._store.sqlite_store import SqliteStore
+from toolmason._store.store import Store, Tables, Transaction
+from toolmason._store.tables import CONVERSATIONS
 from toolmason.build.check.provider_limits import BYTES_PER_TOKEN
-from toolmason.chat.durable.sqlite_file import MEMORY_MIGRATIONS, SqliteFile
 from toolmason.errors import ConfigError, ToolmasonError
 from toolmason.providers.conversation import is_unavailable, repair
 
 MAX_UNCOMPACTED_MESSAGES: Final = 1000
 """Messages of a conversation that `load_all` returns, and that `WindowMemory` holds for it."""
+_LAST_ID: Final = 2**63 - 1
 
 
 class Memory(Protocol):
@@ -93,32 +96,33 @@ class WindowMemory:
         self._appended_keys.pop(conversation, None)
 
 
-class SqliteMemory:
-    """Memory in a SQLite file, which several processes may share."""
+class StoreMemory:
+    """Memory in a store, which several processes may share."""
 
     @explain_arguments
-    def __init__(self, path: str | Path, messages: int = 20, *, tokens: int | None = None) -> None:
+    def __init__(self, store: Store, messages: int = 20, *, tokens: int | None = None) -> None:
+        check_store(store)
         if messages < 1 or (tokens is not None and tokens < 1):
             raise ConfigError(
-                f"SqliteMemory({str(path)!r}, {messages!r}, tokens={tokens!r}): messages and tokens must be at least 1."
+                f"{type(self).__name__}({store.name!r}, {messages!r}, tokens={tokens!r}): messages and tokens must be "
+                "at least 1."
             )
-        self.path, self.messages, self.tokens = Path(path), messages, tokens
-        self._file = SqliteFile(path, "conversations", MEMORY_MIGRATIONS)
+        self.messages, self.tokens = messages, tokens
+        self._tables = Tables(store, CONVERSATIONS)
 
     async def load(self, conversation: str) -> Sequence[Message]:
         """Return the last messages, in whole turns."""
-        return await self._file.read(lambda db: self._load_last(db, conversation, self.messages, self.tokens))
+        return await self._tables.read(lambda db: self._load_last(db, conversation, self.messages, self.tokens))
 
     async def load_all(self, conversation: str) -> Sequence[Message]:
         """Return the messages since the last summary, and the summary, also those that are not in the window."""
-        return await self._file.read(lambda db: self._load_last(db, conversation, MAX_UNCOMPACTED_MESSAGES, None))
+        return await self._tables.read(lambda db: self._load_last(db, conversation, MAX_UNCOMPACTED_MESSAGES, None))
 
     def _load_last(
-        self, db: sqlite3.Connection, conversation: str, max_messages: int, tokens: int | None
+        self, db: Transaction, conversation: str, max_messages: int, tokens: int | None
     ) -> Sequence[Message]:
-        rows = db.execute("SELECT message FROM messages WHERE conversation=? ORDER BY id DESC", (conversation,))
         found: list[Message] = []
-        for (text,) in rows:
+        for text in _read_newest_first(db, conversation, max_messages + 10):
             found.append(self._parse_message(text, conversation))
             # A conversation may be years long: stop reading one whole turn beyond the window.
             if len(found) > max_messages and found[-1].role == "user":
@@ -126,7 +130,7 @@ class SqliteMemory:
                 break
         return take_window(repair(found[::-1]), max_messages, tokens)
 
-    def _find_summary(self, db: sqlite3.Connection, conversation: str) -> list[Message]:
+    def _find_summary(self, db: Transaction, conversation: str) -> list[Message]:
         """Return the summary of a conversation, which comes before all its other messages, or an empty list."""
         rows = db.execute("SELECT message FROM messages WHERE conversation=? ORDER BY id LIMIT 1", (conversation,))
         first = [self._parse_message(text, conversation) for (text,) in rows if '"summary"' in text]
@@ -137,22 +141,22 @@ class SqliteMemory:
             return Message.from_dict(json.loads(text))
         except (KeyError, TypeError, ValueError, AttributeError, ToolmasonError) as error:
             raise ConfigError(
-                f"A message of conversation {conversation!r} in {str(self.path)!r} is damaged: "
+                f"A message of conversation {conversation!r} in {self._tables.store.name!r} is damaged: "
                 f"{type(error).__name__}: {error}. Fix the file, or delete the conversation with forget()."
             ) from error
 
     async def append(self, conversation: str, messages: Sequence[Message]) -> None:
         """Append messages to a conversation, all or none."""
-        await self._file.write(lambda db: _insert_messages(db, conversation, messages))
+        await self._tables.write(conversation, lambda db: _insert_messages(db, conversation, messages))
 
     async def append_once(self, conversation: str, key: str, messages: Sequence[Message]) -> None:
         """Append messages, unless this key was used before."""
 
-        def insert(db: sqlite3.Connection) -> None:
-            if db.execute("INSERT OR IGNORE INTO kept VALUES (?, ?)", (conversation, key)).rowcount:
+        def insert(db: Transaction) -> None:
+            if _add_key(db, conversation, key):
                 _insert_messages(db, conversation, messages)
 
-        await self._file.write(insert)
+        await self._tables.write(conversation, insert)
 
     async def replace_once(self, conversation: str, key: str, old: Sequence[Message], new: Message) -> None:
         """Replace messages by one at the start of the conversation, unless this key was used before.
@@ -160,8 +164,8 @@ class SqliteMemory:
         The file keeps them in the table `compacted`.
         """
 
-        def replace(db: sqlite3.Connection) -> None:
-            if not db.execute("INSERT OR IGNORE INTO kept VALUES (?, ?)", (conversation, key)).rowcount:
+        def replace(db: Transaction) -> None:
+            if not _add_key(db, conversation, key):
                 return
             rows = db.execute("SELECT id, message FROM messages WHERE conversation=? ORDER BY id", (conversation,))
             stored = rows.fetchall()
@@ -177,21 +181,47 @@ class SqliteMemory:
             changed = [(text, row_id) for (row_id, _), text in zip(start, texts, strict=True)]
             db.executemany("UPDATE messages SET message=? WHERE id=?", changed)
 
-        await self._file.write(replace)
+        await self._tables.write(conversation, replace)
 
     def forget(self, conversation: str) -> None:
         """Delete a conversation."""
-        with self._file.write_transaction() as db:
+
+        def delete(db: Transaction) -> None:
             db.execute("DELETE FROM messages WHERE conversation=?", (conversation,))
             db.execute("DELETE FROM kept WHERE conversation=?", (conversation,))
             db.execute("DELETE FROM compacted WHERE conversation=?", (conversation,))
 
+        self._tables.transact(conversation, delete)
+
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the memory."""
+        self._tables.close()
 
 
-def _insert_messages(db: sqlite3.Connection, conversation: str, messages: Sequence[Message]) -> None:
+class SqliteMemory(StoreMemory):
+    """Memory in a SQLite file, which several processes may share."""
+
+    @explain_arguments
+    def __init__(self, path: str | Path, messages: int = 20, *, tokens: int | None = None) -> None:
+        super().__init__(SqliteStore(path), messages, tokens=tokens)
+        self.path = Path(path)
+
+
+def _read_newest_first(db: Transaction, conversation: str, page_size: int) -> Iterator[str]:
+    """Yield messages as JSON. A client of PostgreSQL loads all rows of a statement, so each reads a page."""
+    query = "SELECT id, message FROM messages WHERE conversation=? AND id<? ORDER BY id DESC LIMIT ?"
+    before = _LAST_ID
+    while page := db.execute(query, (conversation, before, page_size)).fetchall():
+        yield from (text for _, text in page)
+        before = page[-1][0]
+
+
+def _add_key(db: Transaction, conversation: str, key: str) -> bool:
+    """Record a key of a conversation. Return False if it is known."""
+    return db.execute("INSERT INTO kept VALUES (?, ?) ON CONFLICT DO NOTHING", (conversation, key)).rowcount > 0
+
+
+def _insert_messages(db: Transaction, conversation: str, messages: Sequence[Message]) -> None:
     rows = [(conversation, _dump(message)) for message in messages]
     db.executemany("INSERT INTO messages (conversation, message) VALUES (?, ?)", rows)
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from toolmason._core.call.approval import ApprovalRule, ApprovalSigner, Approver
 from toolmason._core.call.deadlines import TimeoutRule
-from toolmason._core.call.limits import RateLimiter
+from toolmason._core.call.limits import RateLimiter, SharedRates
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
 from toolmason._core.run.execute import DeadlinePassed, await_with_timeout
@@ -43,6 +43,8 @@ class SharedState:
     middleware: list[Middleware] = field(default_factory=list)
     background: set[Callable[[], object]] = field(default_factory=set)
     """Functions that cancel work in the background."""
+    rates: SharedRates | None = None
+    """Rates that other processes share; None if those of this process are its own."""
     _semaphores: dict[tuple[Tool | None, int], Semaphore] = field(default_factory=dict)
     _rate_limiters: dict[tuple[Tool, Rate], RateLimiter] = field(default_factory=dict)
     _counters: dict[Tool, Iterator[int]] = field(default_factory=dict)

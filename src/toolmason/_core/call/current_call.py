@@ -13,8 +13,8 @@ from toolmason._core.arguments.bind import Bound
 from toolmason._core.call.deadlines import get_earlier
 from toolmason._core.call.failures import FailedCall, Stop, make_failure
 from toolmason._core.call.gates import copy_arguments, count_call, find_repeated_result, get_call_key, record_new_result
-from toolmason._core.call.limits import fingerprint
-from toolmason._core.call.route import CallOptions, Route
+from toolmason._core.call.limits import SharedRates, fingerprint
+from toolmason._core.call.route import CallOptions, Route, get_limits
 from toolmason._core.run.call_log import CALL_LOG, log_call
 from toolmason._core.run.execute import NEVER_CANCELLED, DeadlinePassed, await_with_timeout
 from toolmason._core.run.metrics import measure
@@ -155,6 +155,15 @@ class CurrentCall:
             if is_counted:
                 count_call(route, is_in_run=run is not None)
         return None
+
+    async def count_rates(self, rates: SharedRates) -> None:
+        """Count the call in rates that processes share, by the name that the tool was defined with.
+
+        Raises:
+            LimitExceeded: a rate is exceeded.
+        """
+        for rate in get_limits(self.route.tool, "rate"):
+            await rates.count(self.route.root.name, rate)
 
     def make_call(self) -> ToolCall:
         """Return the call, with the arguments as they were approved."""

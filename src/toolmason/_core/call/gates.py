@@ -140,8 +140,9 @@ def count_call(route: Route, *, is_in_run: bool) -> None:
     max_calls = options.max_calls
     if not is_in_run and max_calls is not None and next(route.chain[0].state.get_counter(route.root)) >= max_calls:
         raise make_max_calls_error(route.name, max_calls)
-    for rate in () if options.rate is None else get_limits(route.tool, "rate"):
-        route.chain[0].state.get_rate_limiter(route.root, rate).count(route.name)
+    state = route.chain[0].state
+    for rate in () if options.rate is None or state.rates is not None else get_limits(route.tool, "rate"):
+        state.get_rate_limiter(route.root, rate).count(route.name)
 
 
 # --- plain calls -------------------------------------------------------------------------------

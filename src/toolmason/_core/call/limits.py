@@ -54,11 +54,27 @@ class RateLimiter:
             while self._times and self._times[0] <= now - self.rate.per:
                 self._times.popleft()
             if len(self._times) >= self.rate.calls:
-                retry_after = self._times[0] + self.rate.per - now
-                limit = f"rate of {self.rate.calls} calls per {self.rate.per:g} s"
-                wait = f"{max(retry_after, 0.001):.3g}" if retry_after < 100 else f"{retry_after:.0f}"  # noqa: PLR2004 - three digits
-                raise LimitExceeded(tool, limit, f"Try again in {wait} s.", retryable=True)
+                raise make_rate_error(tool, self.rate, self._times[0] + self.rate.per - now)
             self._times.append(now)
+
+
+def make_rate_error(tool: str, rate: Rate, retry_after: float) -> LimitExceeded:
+    """Return the error for a call beyond a rate."""
+    limit = f"rate of {rate.calls} calls per {rate.per:g} s"
+    wait = f"{max(retry_after, 0.001):.3g}" if retry_after < 100 else f"{retry_after:.0f}"  # noqa: PLR2004 - three digits
+    return LimitExceeded(tool, limit, f"Try again in {wait} s.", retryable=True)
+
+
+class SharedRates(Protocol):
+    """Rates that several processes share."""
+
+    async def count(self, tool: str, rate: Rate) -> None:
+        """Count one call.
+
+        Raises:
+            LimitExceeded: the rate is exceeded, or it cannot be counted.
+        """
+        ...
 
 
 def fingerprint(name: str, arguments: Any) -> str:

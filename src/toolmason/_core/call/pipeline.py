@@ -320,6 +320,7 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901, PL
     grace, write, shape = route.settings.cancel_grace, route.write, get_structured_shape(route.tool)
     on_loop = cast("Any", route.plain_function if route.runs_on == "loop" else None)
     opens_tickets = route.opens_tickets
+    rates = None if options_of_tool.rate is None else route.chain[0].state.rates
 
     async def run_steps(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
         current = CurrentCall(route, call_id, arguments, options)
@@ -328,6 +329,8 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901, PL
             repeated = current.enter(detects_repeats=detects_repeats, is_counted=is_counted)
             if repeated is not None:
                 return repeated
+            if rates is not None and options.decision is None:
+                await current.count_rates(rates)
             if approval_steps or options.decision is not None:
                 await ApprovalGate(current, approval_steps).admit()
             if opens_tickets and options.run is not None and options.run.on_admitted is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolmason._core.call.approval import ApprovalRule, ApprovalSigner, Approver, TokenLedger, parse_key
 from toolmason._core.call.call_policy import CallPolicy, NextCall, SharedState
+from toolmason._core.call.limits import SharedRates
 from toolmason._core.call.long_results import ResultStore
 from toolmason._core.catalog.catalog import Resolver, check_resolvers
 from toolmason._core.define.context import ToolContext
@@ -29,6 +30,7 @@ from toolmason._core.values.policy import (
     check_kinds,
     check_on_error,
     check_retry,
+    check_store,
     check_timeout,
 )
 from toolmason._core.values.provider_tools import AnyNativeTool, RemoteMcp, WebSearch
@@ -38,6 +40,7 @@ from toolmason.errors import DefinitionError
 
 if TYPE_CHECKING:  # 15 ms at start-up, needed only with settings
     from toolmason._core.config.config import Config
+    from toolmason._store.store import Store
 
 
 _OPTION_KINDS: Final = {
@@ -73,6 +76,8 @@ class ToolboxPolicy:
     approver: Approver | None = None
     approval_key: str | bytes | None = None
     approvals_file: str | Path | None = None
+    store: Store | None = None
+    """Store of decisions and rates that several machines share."""
     results_dir: str | Path | None = None
     on_conflict: OnConflict = "shadow"
     """Action if a server offers a tool whose name is taken."""
@@ -100,6 +105,7 @@ class ToolboxPolicy:
 
     def __post_init__(self) -> None:
         check_kinds("", {name: getattr(self, name) for name in _OPTION_KINDS}, _OPTION_KINDS)
+        check_store(self.store)
         if not are_exceptions(self.rethrow):
             raise DefinitionError(f"rethrow={self.rethrow!r}: must be a tuple of exception classes.")
         if self.max_concurrency is not None and self.max_concurrency < 1:
@@ -168,18 +174,29 @@ def make_call_policy(policy: ToolboxPolicy) -> CallPolicy:
         signer=_make_signer(policy, key),
         max_concurrency=policy.max_concurrency,
         executor=policy.executor,
-        state=SharedState(middleware=[_run_with_experimental] if policy.experimental else []),
+        state=SharedState(
+            middleware=[_run_with_experimental] if policy.experimental else [], rates=_make_shared_rates(policy)
+        ),
     )
+
+
+def _make_shared_rates(policy: ToolboxPolicy) -> SharedRates | None:
+    if policy.store is None:
+        return None
+    from toolmason._core.toolbox.stored_state import StoredRates  # noqa: PLC0415 - loads SQLite
+
+    return StoredRates(policy.store)
 
 
 def _make_signer(policy: ToolboxPolicy, key: bytes | None) -> ApprovalSigner:
     if key is None:
         return ApprovalSigner()
-    if policy.approvals_file is None:
+    place = policy.approvals_file or policy.store
+    if place is None:
         return ApprovalSigner(key, make_ledger(policy))
-    from toolmason._core.toolbox.approval_ledger import SqliteDecisions  # noqa: PLC0415 - loads SQLite
+    from toolmason._core.toolbox.stored_state import StoredDecisions  # noqa: PLC0415 - loads SQLite
 
-    return ApprovalSigner(key, make_ledger(policy), SqliteDecisions(policy.approvals_file))
+    return ApprovalSigner(key, make_ledger(policy), StoredDecisions(place))
 
 
 async def _run_with_experimental(call: ToolCall, call_next: NextCall) -> ToolResult:
@@ -190,9 +207,9 @@ async def _run_with_experimental(call: ToolCall, call_next: NextCall) -> ToolRes
 
 def make_ledger(policy: ToolboxPolicy) -> TokenLedger:
     """Return the record of used decisions that processes with the same key share."""
-    from toolmason._core.toolbox.approval_ledger import ApprovalLedger  # noqa: PLC0415 - loads SQLite
+    from toolmason._core.toolbox.stored_state import ApprovalLedger  # noqa: PLC0415 - loads SQLite
 
-    return ApprovalLedger(policy.approvals_file)
+    return ApprovalLedger(policy.approvals_file or policy.store)
 
 
 def make_result_store(policy: ToolboxPolicy) -> ResultStore:

@@ -55,6 +55,7 @@ from toolmason.errors import PluginError, ToolCallError, UnknownName
 if TYPE_CHECKING:  # 20 ms at start-up, needed only with these options
     from toolmason._core.catalog.augmented import ArgumentsCallback
     from toolmason._core.config.config import Config
+    from toolmason._store.store import Store
 
 
 class Toolbox:
@@ -79,6 +80,7 @@ class Toolbox:
         approver: Approver | None = None,
         approval_key: str | bytes | None = None,
         approvals_file: str | Path | None = None,
+        store: Store | None = None,
         results_dir: str | Path | None = None,
         config: Config | Mapping[str, Any] | None = None,
         on_conflict: OnConflict = "shadow",
@@ -103,6 +105,7 @@ class Toolbox:
             approver=approver,
             approval_key=approval_key,
             approvals_file=approvals_file,
+            store=store,
             results_dir=results_dir,
             on_conflict=on_conflict,
             on_elicit=on_elicit,
@@ -437,8 +440,7 @@ class Toolbox:
     def augmented(self, model: Any, *, on_arguments: ArgumentsCallback | None = None, keep: bool = False) -> Self:
         """Return a view in which the model also fills the fields of `model` with every call.
 
-        `on_arguments` receives an `AugmentedCall` before the tool runs. The tool receives only its own arguments,
-        unless `keep` is set.
+        `on_arguments` receives an `AugmentedCall` before the tool runs. Unless `keep`, the tool gets only its own ones.
 
         Raises:
             DefinitionError: a field has the name of a parameter.
@@ -448,8 +450,7 @@ class Toolbox:
     def run(self, limits: Limits | None = None) -> RunToolbox:
         """Return a view for one run: it counts calls and detects repeats, and `cancel()` stops running calls.
 
-        Without `limits`, the toolbox's limits apply. Use the view as a context manager; the full text of truncated
-        results is dropped when it exits.
+        Without `limits`, those of the toolbox apply. As a context manager, it drops the rest of truncated results.
         """
         view = object.__new__(RunToolbox)
         # The routes are those of this toolbox. They take the state of the run from the options of each call.
@@ -465,8 +466,7 @@ class Toolbox:
     ) -> Self:
         """Return a view with another part of the policy. Rules, middleware, counters and the key stay the same.
 
-        With `context`, servers are listed and called on behalf of the identity in it: pass the view to a chat, or
-        list it, if a server with `auth=` offers different tools to each user.
+        With `context`, servers are listed and called for its identity: one with `auth=` may offer other tools to it.
         """
         return self._view(self._state.with_policy(make_context(context), approver, config))
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from toolmason._core.values.remote_executor import RemoteExecutor
 from toolmason._explain import explain_arguments
+from toolmason._secrets import scrub
 from toolmason._value import Value
 from toolmason.errors import ConfigError, DefinitionError, ToolCallError
 
@@ -80,10 +81,16 @@ def check_kinds(subject: str, options: Mapping[str, Any], kinds: Mapping[str, tu
 def check_object(option: str, given: Any, class_name: str, methods: tuple[str, ...]) -> None:
     """Raise ConfigError if an option lacks a method, or is the path that its class takes."""
     if isinstance(given, str | PurePath):
-        raise ConfigError(f"{option}={str(given)!r} is a path. Pass an object, such as {class_name}({str(given)!r}).")
+        shown = scrub(repr(str(given)))
+        raise ConfigError(f"{option}={shown} is a path. Pass an object, such as {class_name}({shown}).")
     if given is not None and not all(callable(getattr(given, method, None)) for method in methods):
         names = " and ".join(f"`{method}`" for method in methods)
         raise ConfigError(f"{option}= is of type {type(given).__name__!r}: it must have {names}.")
+
+
+def check_store(store: Any) -> None:
+    """Raise ConfigError if a value is not a store."""
+    check_object("store", store, "PostgresStore", ("transact", "read"))
 
 
 def are_exceptions(kinds: tuple[Any, ...]) -> bool:

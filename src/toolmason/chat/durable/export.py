@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from toolmason.chat.durable.sqlite_file import JOURNAL_MIGRATIONS, SqliteFile
+from toolmason._store.sqlite_store import SqliteStore
+from toolmason._store.store import Transaction
+from toolmason._store.tables import RUNS
 from toolmason.errors import ConfigError
 
 _RUN_COLUMNS: Final = ("run", "begun", "state", "finish")
@@ -48,8 +50,9 @@ def export_journal(path: str | Path, output: str | Path) -> ExportReport:
     closed = [
         run for run, row in runs.items() if damaged or run in broken or not isinstance(_parse(row["state"]), dict)
     ]
-    file = SqliteFile(output, "runs", JOURNAL_MIGRATIONS)
-    with closing(file), file.write_transaction() as db:
+    whole = [effect for effect in effects if _is_whole(effect)]
+
+    def insert(db: Transaction) -> None:
         for run, row in runs.items():
             facts = _parse(row["state"])
             if run in closed:
@@ -57,10 +60,12 @@ def export_journal(path: str | Path, output: str | Path) -> ExportReport:
             begun = float(row["begun"]) if isinstance(row["begun"], int | float) else 0.0
             values = (run, begun, json.dumps(facts), row["finish"])
             db.execute("INSERT INTO runs (run, begun, state, finish) VALUES (?, ?, ?, ?)", values)
-        whole = [effect for effect in effects if _is_whole(effect)]
         marks = ", ".join("?" * len(_EFFECT_COLUMNS))
-        insert = f"INSERT OR IGNORE INTO effects ({', '.join(_EFFECT_COLUMNS)}) VALUES ({marks})"  # noqa: S608 - constant
-        db.executemany(insert, [tuple(effect.values()) for effect in whole])
+        statement = f"INSERT OR IGNORE INTO effects ({', '.join(_EFFECT_COLUMNS)}) VALUES ({marks})"  # noqa: S608 - constant
+        db.executemany(statement, [tuple(effect.values()) for effect in whole])
+
+    with closing(SqliteStore(output)) as store:
+        store.transact(RUNS, "", insert)
     return ExportReport(len(runs), len(whole), tuple(sorted(closed)))
 
 

@@ -1,4 +1,4 @@
-"""Record runs in a SQLite journal, so that they survive a crash and completed effects are not repeated.
+"""Record runs in a journal, so that they survive a crash and completed effects are not repeated.
 
 A run is protected by a lease with a fencing number. `started` is written before an effect and `done` after it.
 """
@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
+import sys
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from toolmason._core.run.metrics import measure
 from toolmason._core.run.tracing import open_span
 from toolmason._core.values.messages import dump_result
+from toolmason._core.values.policy import check_store
 from toolmason._explain import explain_arguments
+from toolmason._store.sqlite_store import SqliteStore
+from toolmason._store.store import Store, Tables, Transaction
+from toolmason._store.tables import RUNS
 from toolmason.chat.durable.effects import (
     Completed,
     FactsProvider,
@@ -33,7 +36,6 @@ from toolmason.chat.durable.effects import (
     make_result,
 )
 from toolmason.chat.durable.process_identity import get_process_identity, is_dead
-from toolmason.chat.durable.sqlite_file import JOURNAL_MIGRATIONS, SqliteFile
 from toolmason.errors import ConfigError, RunTaken, ToolmasonError, UnknownName, UnknownOutcome
 
 LEASE_SECONDS: Final = 30.0
@@ -84,17 +86,18 @@ class EffectRecord:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-class SqliteRuntime:
-    """Runtime with a journal in a SQLite file. Processes may share it, but only one executes a run at a time."""
+class StoreRuntime:
+    """Runtime with a journal in a store. Processes may share it, but only one executes a run at a time."""
 
     @explain_arguments
-    def __init__(self, path: str | Path, *, lease: float = LEASE_SECONDS) -> None:
+    def __init__(self, store: Store, *, lease: float = LEASE_SECONDS) -> None:
+        check_store(store)
         if lease <= 0:
-            raise ConfigError(f"SqliteRuntime(lease={lease!r}): lease must be positive.")
-        self.path, self.lease = Path(path), lease
-        self.file = SqliteFile(self.path, "runs", JOURNAL_MIGRATIONS)
+            raise ConfigError(f"{type(self).__name__}(lease={lease!r}): lease must be positive.")
+        self.lease = lease
+        self.tables = Tables(store, RUNS)
         self._unreleased: dict[str, int] = {}
-        """Fences of leases that this process gave up, but could not release, because the disk was full."""
+        """Fences of leases that this process gave up, but could not release, because the store was unavailable."""
 
     @asynccontextmanager
     async def execute(self, run: str) -> AsyncGenerator[RunExecution]:
@@ -103,39 +106,46 @@ class SqliteRuntime:
         Raises:
             RunTaken: another process holds the run, and its lease has not expired.
         """
-        now = time.time()
 
-        def acquire(db: sqlite3.Connection) -> int:
-            _release_lease(db, run, self._unreleased.pop(run, -1))
+        def acquire(db: Transaction) -> int:
+            now = self.tables.store.get_time(db)
+            _release_lease(db, run, self._unreleased.get(run, -1))
             return _acquire_lease(db, run, now, now + self.lease)
 
-        fence = await self.file.write(acquire, lambda db, fence: _release_lease(db, run, fence))
+        fence = await self.tables.write(run, acquire, lambda db, fence: _release_lease(db, run, fence))
+        self._unreleased.pop(run, None)
         renewal = asyncio.get_running_loop().create_task(self._renew_lease(run, fence))
         try:
-            yield _JournaledRun(self.file, run, fence)
+            yield _JournaledRun(self.tables, run, fence)
         finally:
             renewal.cancel()
             await asyncio.wait((renewal,))
             try:
-                await self.file.write(lambda db: _release_lease(db, run, fence))
+                await self.tables.write(run, lambda db: _release_lease(db, run, fence))
             except ConfigError:  # what the run did is recorded already, and the lease expires
                 self._unreleased[run] = fence
 
     async def _renew_lease(self, run: str, fence: int) -> None:
+        def extend(db: Transaction) -> None:
+            until = self.tables.store.get_time(db) + self.lease
+            db.execute("UPDATE runs SET until=? WHERE run=? AND fence=?", (until, run, fence))
+
         while True:
             await asyncio.sleep(self.lease / 3)
-            until = time.time() + self.lease
-            # A busy file is retried at the next renewal. If another process takes the run, the fence detects it.
+            # A busy store is retried at the next renewal. If another process takes the run, the fence detects it.
             with suppress(ConfigError):
-                await self.file.write(partial(_extend_lease, run=run, fence=fence, until=until))
+                await self.tables.write(run, extend)
 
     # --- queries -------------------------------------------------------------------------------------
 
     def add_facts(self, run: str, facts: Mapping[str, Any]) -> None:
         """Store facts with a run, as JSON data, in addition to those a chat stores."""
-        with self.file.write_transaction() as db:
-            db.execute("INSERT OR IGNORE INTO runs (run, begun) VALUES (?, ?)", (run, time.time()))
-            _write_facts(db, run, {**_read_facts(self.file, db, run), **facts})
+
+        def add(db: Transaction) -> None:
+            _insert_run(db, run, self.tables.store.get_time(db))
+            _write_facts(db, run, {**_read_facts(self.tables, db, run), **facts})
+
+        self.tables.transact(run, add)
 
     def run(self, run: str) -> RunRecord:
         """Return the record of a run.
@@ -143,46 +153,42 @@ class SqliteRuntime:
         Raises:
             KeyError: the run is unknown.
         """
-        found = self._records(run)
+        found = self.tables.query(lambda db: self._load_records(db, "WHERE r.run=?", run))
         if not found:
-            raise UnknownName(f"Unknown run {run!r} in {str(self.path)!r}. List the runs with `runtime.runs()`.")
+            raise UnknownName(
+                f"Unknown run {run!r} in {self.tables.store.name!r}. List the runs with `runtime.runs()`."
+            )
         return found[0]
 
     def runs(self) -> list[RunRecord]:
         """Return all runs, oldest first."""
-        return self._records(None)
+        return self.tables.query(self._load_records)
 
     async def find_runs(self, prefix: str) -> list[RunRecord]:
         """Return the runs whose IDs start with `prefix`, oldest first."""
-        query = "SELECT run FROM runs WHERE run >= ?1 AND run < ?1 || char(1114111) ORDER BY begun, run"
-        found = await self.file.read(lambda db: db.execute(query, (prefix,)).fetchall())
-        return [self.run(name) for (name,) in found]
+        where = ("WHERE r.run >= ? AND r.run < ?", prefix, f"{prefix}{chr(sys.maxunicode)}")
+        return await self.tables.read(lambda db: self._load_records(db, *where))
 
-    def _records(self, run: str | None) -> list[RunRecord]:
-        rows = self._select(
-            "SELECT r.run, r.begun, r.finish, (SELECT count(*) FROM effects e WHERE e.run=r.run), r.holder, "
-            "r.until, r.state FROM runs r WHERE ?1 IS NULL OR r.run=?1 ORDER BY r.begun, r.run",
-            run,
+    def _load_records(self, db: Transaction, where: str = "", *values: str) -> list[RunRecord]:
+        query = (
+            "SELECT r.run, r.begun, r.finish, (SELECT count(*) FROM effects e WHERE e.run=r.run), r.holder, "  # noqa: S608 - constants
+            f"r.until, r.state FROM runs r {where} ORDER BY r.begun, r.run"
         )
-        now = time.time()
+        rows = db.execute(query, values).fetchall()
+        now = self.tables.store.get_time(db)
         return [
-            RunRecord(name, begun, finish, effects, _is_held(holder, until, now), self.file.load_object(facts))
+            RunRecord(name, begun, finish, effects, _is_held(holder, until, now), self.tables.load_object(facts))
             for name, begun, finish, effects, holder, until, facts in rows
         ]
-
-    def _select(self, query: str, run: str | None) -> list[tuple[Any, ...]]:
-        with self.file.read_connection() as db:
-            return db.execute(query, (run,)).fetchall()
 
     def effects(self, run: str) -> list[EffectRecord]:
         """Return the effects of a run, in order."""
         columns = "key, kind, name, arguments, repeatable, attempt, state, outcome, at, ended"
-        rows = self._select(f"SELECT {columns} FROM effects WHERE run=? ORDER BY at, rowid", run)  # noqa: S608 - constant
-        load = self.file.load_json
+        query = f"SELECT {columns} FROM effects WHERE run=? ORDER BY at, key"  # noqa: S608 - constant
+        rows = self.tables.query(lambda db: db.execute(query, (run,)).fetchall())
+        load, load_object = self.tables.load_json, self.tables.load_object
         return [
-            EffectRecord(
-                key, kind, name, self.file.load_object(arguments), bool(again), attempt, state, load(outcome), at, ended
-            )
+            EffectRecord(key, kind, name, load_object(arguments), bool(again), attempt, state, load(outcome), at, ended)
             for key, kind, name, arguments, again, attempt, state, outcome, at, ended in rows
         ]
 
@@ -198,8 +204,9 @@ class SqliteRuntime:
             ConfigError: the call was not interrupted, or was already reported to the model as unknown.
             RunTaken: a process is executing the run.
         """
-        with self.file.write_transaction() as db:
-            _raise_if_held(db, run, time.time())
+
+        def write_outcome(db: Transaction) -> None:
+            _raise_if_held(db, run, self.tables.store.get_time(db))
             found = db.execute("SELECT name, state FROM effects WHERE run=? AND key=?", (run, key)).fetchone()
             if found is None:
                 raise UnknownName(f"Unknown call {key!r} in run {run!r}. List them with `runtime.effects({run!r})`.")
@@ -215,21 +222,32 @@ class SqliteRuntime:
                 result_json = json.dumps(dump_result(make_result(name, outcome.value)))
                 db.execute("UPDATE effects SET state='done', outcome=? WHERE run=? AND key=?", (result_json, run, key))
 
+        self.tables.transact(run, write_outcome)
+
     def close(self) -> None:
-        """Close the file."""
-        self.file.close()
+        """Close the journal."""
+        self.tables.close()
+
+
+class SqliteRuntime(StoreRuntime):
+    """Runtime with a journal in a SQLite file, for the processes of one machine."""
+
+    @explain_arguments
+    def __init__(self, path: str | Path, *, lease: float = LEASE_SECONDS) -> None:
+        super().__init__(SqliteStore(path), lease=lease)
+        self.path = Path(path)
 
 
 class _JournaledRun:
     """One execution of a run under one fence."""
 
-    def __init__(self, file: SqliteFile, run: str, fence: int) -> None:
-        self.file, self.run, self.fence = file, run, fence
+    def __init__(self, tables: Tables, run: str, fence: int) -> None:
+        self.tables, self.run, self.fence = tables, run, fence
 
     async def begin(self, facts: FactsProvider) -> Mapping[str, Any] | None:
-        def write_begin(db: sqlite3.Connection) -> Mapping[str, Any] | None:
+        def write_begin(db: Transaction) -> Mapping[str, Any] | None:
             self._check_fence(db)
-            known = _read_facts(self.file, db, self.run)
+            known = _read_facts(self.tables, db, self.run)
             if "damaged" in known:
                 raise ConfigError(
                     f"Run {self.run!r} comes from a damaged journal, which may have lost calls that it made. "
@@ -241,15 +259,15 @@ class _JournaledRun:
             _write_facts(db, self.run, {**known, **facts()})
             return None
 
-        return await self.file.write(write_begin)
+        return await self.tables.write(self.run, write_begin)
 
     async def end(self, finish: str, facts: FactsProvider) -> None:
-        def write_end(db: sqlite3.Connection) -> None:
+        def write_end(db: Transaction) -> None:
             self._check_fence(db)
-            _write_facts(db, self.run, {**_read_facts(self.file, db, self.run), **facts()})
+            _write_facts(db, self.run, {**_read_facts(self.tables, db, self.run), **facts()})
             db.execute("UPDATE runs SET finish=? WHERE run=?", (finish, self.run))
 
-        await self.file.write(write_end)
+        await self.tables.write(self.run, write_end)
 
     async def perform(
         self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None
@@ -279,11 +297,11 @@ class _JournaledRun:
                 return answer.value, True
             stored = await self._begin_effect(effect, again=True)
         if stored is not None:
-            data = self.file.load_json(stored)
+            data = self.tables.load_json(stored)
             try:
                 return serializer.load(data), True
             except (ValueError, TypeError, LookupError, AttributeError, ToolmasonError) as error:
-                raise self.file.make_damage_error(error) from error
+                raise self.tables.make_damage_error(error) from error
         outcome = await work()
         dumped = serializer.dump(outcome)
         outcome_json = None if dumped is None else json.dumps(dumped, default=str)
@@ -293,14 +311,15 @@ class _JournaledRun:
     async def _begin_effect(self, effect: RunEffect, *, again: bool = False) -> str | None:
         """Record the start of an effect. Return its outcome if it already has one."""
 
-        def undo(db: sqlite3.Connection, state: _EffectState) -> None:
+        def undo(db: Transaction, state: _EffectState) -> None:
             # If cancelled during this write, the effect never starts, so it must not look interrupted.
             if state.outcome is None:
                 _restore_effect(db, self.run, effect.key, state)
 
-        return (await self.file.write(lambda db: self._insert_effect(db, effect, again=again), undo)).outcome
+        state = await self.tables.write(self.run, lambda db: self._insert_effect(db, effect, again=again), undo)
+        return state.outcome
 
-    def _insert_effect(self, db: sqlite3.Connection, effect: RunEffect, *, again: bool) -> _EffectState:
+    def _insert_effect(self, db: Transaction, effect: RunEffect, *, again: bool) -> _EffectState:
         arguments = json.dumps(dict(effect.arguments), default=str)
         self._check_fence(db)
         row = db.execute(
@@ -317,7 +336,7 @@ class _JournaledRun:
         if row is not None and not effect.repeatable and row[0] not in ("waits", "again") and not again:
             raise UnknownOutcome(effect.name, effect.key)
         attempt = 1 if row is None else row[2] + (row[0] != "waits")
-        values = (effect.kind, effect.name, arguments, effect.repeatable, attempt)
+        values = (effect.kind, effect.name, arguments, int(effect.repeatable), attempt)
         db.execute(
             "INSERT INTO effects (run, key, kind, name, arguments, repeatable, attempt, state, at) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, 'started', ?) "
@@ -327,16 +346,16 @@ class _JournaledRun:
         return _EffectState() if row is None else _EffectState(None, row[0], row[2])
 
     async def _write_outcome(self, effect: RunEffect, state: str, outcome: str | None) -> None:
-        def update(db: sqlite3.Connection) -> None:
+        def update(db: Transaction) -> None:
             self._check_fence(db)
             db.execute(
                 "UPDATE effects SET state=?, outcome=?, ended=? WHERE run=? AND key=?",
                 (state, outcome, time.time(), self.run, effect.key),
             )
 
-        await self.file.write(update)
+        await self.tables.write(self.run, update)
 
-    def _check_fence(self, db: sqlite3.Connection) -> None:
+    def _check_fence(self, db: Transaction) -> None:
         """Raise if another process has acquired the run."""
         [fence] = db.execute("SELECT fence FROM runs WHERE run=?", (self.run,)).fetchone()
         if fence != self.fence:
@@ -352,23 +371,23 @@ class _EffectState:
     attempt: int = 0
 
 
-def _acquire_lease(db: sqlite3.Connection, run: str, now: float, until: float) -> int:
-    db.execute("INSERT OR IGNORE INTO runs (run, begun) VALUES (?, ?)", (run, now))
+def _insert_run(db: Transaction, run: str, now: float) -> None:
+    db.execute("INSERT INTO runs (run, begun) VALUES (?, ?) ON CONFLICT (run) DO NOTHING", (run, now))
+
+
+def _acquire_lease(db: Transaction, run: str, now: float, until: float) -> int:
+    _insert_run(db, run, now)
     _raise_if_held(db, run, now)
     db.execute("UPDATE runs SET fence=fence+1, holder=?, until=? WHERE run=?", (get_process_identity(), until, run))
     [fence] = db.execute("SELECT fence FROM runs WHERE run=?", (run,)).fetchone()
     return int(fence)
 
 
-def _extend_lease(db: sqlite3.Connection, *, run: str, fence: int, until: float) -> None:
-    db.execute("UPDATE runs SET until=? WHERE run=? AND fence=?", (until, run, fence))
-
-
-def _release_lease(db: sqlite3.Connection, run: str, fence: int) -> None:
+def _release_lease(db: Transaction, run: str, fence: int) -> None:
     db.execute("UPDATE runs SET holder=NULL, until=0 WHERE run=? AND fence=?", (run, fence))
 
 
-def _restore_effect(db: sqlite3.Connection, run: str, key: str, state: _EffectState) -> None:
+def _restore_effect(db: Transaction, run: str, key: str, state: _EffectState) -> None:
     if state.state is None:
         db.execute("DELETE FROM effects WHERE run=? AND key=?", (run, key))
     else:
@@ -380,7 +399,7 @@ def _is_held(holder: str | None, until: float, now: float) -> bool:
     return holder is not None and until > now and not is_dead(holder)
 
 
-def _raise_if_held(db: sqlite3.Connection, run: str, now: float) -> None:
+def _raise_if_held(db: Transaction, run: str, now: float) -> None:
     found = db.execute("SELECT holder, until FROM runs WHERE run=?", (run,)).fetchone()
     if found is None:
         raise UnknownName(f"Unknown run {run!r}. List the runs with `runtime.runs()`.")
@@ -389,10 +408,10 @@ def _raise_if_held(db: sqlite3.Connection, run: str, now: float) -> None:
         raise RunTaken(run, until - now)
 
 
-def _read_facts(file: SqliteFile, db: sqlite3.Connection, run: str) -> dict[str, Any]:
+def _read_facts(tables: Tables, db: Transaction, run: str) -> dict[str, Any]:
     [state] = db.execute("SELECT state FROM runs WHERE run=?", (run,)).fetchone()
-    return file.load_object(state)
+    return tables.load_object(state)
 
 
-def _write_facts(db: sqlite3.Connection, run: str, facts: Mapping[str, Any]) -> None:
+def _write_facts(db: Transaction, run: str, facts: Mapping[str, Any]) -> None:
     db.execute("UPDATE runs SET state=? WHERE run=?", (json.dumps(facts), run))

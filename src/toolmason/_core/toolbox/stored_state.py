@@ -1,0 +1,163 @@
+"""Keep decisions and rates in a store that processes share: decisions that were used, and those that are remembered."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic_core import from_json, to_json
+
+from toolmason._core.call.limits import make_rate_error
+from toolmason._core.values.policy import Rate
+from toolmason._store.sqlite_store import SqliteStore
+from toolmason._store.store import Store, Tables, Transaction
+from toolmason._store.tables import DECISIONS, RATES
+from toolmason.errors import ConfigError, LimitExceeded
+
+_log = logging.getLogger("toolmason")
+
+_T = TypeVar("_T")
+_INSERT_USED: Final = "INSERT INTO used VALUES (?, ?, ?) ON CONFLICT (token) DO NOTHING"
+_SAVE: Final = (
+    "INSERT INTO remembered VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET tool=excluded.tool, data=excluded.data"
+)
+
+
+class ApprovalLedger:
+    """Used decisions, in a store or in the file that all programs of the user share."""
+
+    def __init__(self, store: Store | str | Path | None = None) -> None:
+        self._store = store
+
+    def add(self, token: str, expires: float, user: str = "") -> bool:
+        """Record a token as used. Return False if it was used before, unless by the same journaled run `user`.
+
+        Raises:
+            OSError: the store is damaged, or that of the application cannot be opened.
+        """
+        store = self._store
+        if store is None:
+            try:
+                store = _get_shared_path()
+                _make_folder(store)
+                if not os.access(store if store.exists() else store.parent, os.W_OK):
+                    raise PermissionError(f"{str(store)!r} is read-only")
+            except (OSError, RuntimeError) as error:
+                _log.warning("decisions are valid once in this process only: %s. Set approvals_file=", error)
+                return True
+
+        def insert(store: Store, db: Transaction) -> bool:
+            db.execute("DELETE FROM used WHERE expires < ?", (store.get_time(db),))
+            if db.execute(_INSERT_USED, (token, expires, user)).rowcount == 1:
+                return True
+            [known_user] = db.execute('SELECT "user" FROM used WHERE token=?', (token,)).fetchone()
+            return bool(user) and known_user == user
+
+        return _transact(store, token, insert)
+
+
+def _get_shared_path() -> Path:
+    folder = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".local" / "state"
+    return Path(folder) / "toolmason" / "approvals.db"
+
+
+class StoredDecisions:
+    """Remembered decisions, in a store that may be that of the used ones."""
+
+    def __init__(self, store: Store | str | Path) -> None:
+        self._store = store
+
+    def load(self, tool: str | None) -> Iterable[Mapping[str, Any]]:
+        """Return the decisions about a tool, or all.
+
+        Raises:
+            OSError: the store is damaged or cannot be opened.
+        """
+        where, values = ("", ()) if tool is None else (" WHERE tool=?", (tool,))
+        query = f"SELECT data FROM remembered{where}"  # noqa: S608 - no input
+        rows = _transact(self._store, "", lambda _, db: db.execute(query, values).fetchall())
+        return [_read_row(row) for [row] in rows]
+
+    def save(self, decision: Mapping[str, Any]) -> None:
+        """Keep a decision, in place of another one with its ID.
+
+        Raises:
+            OSError: the store is damaged or cannot be written.
+        """
+        values = (decision["id"], decision["tool"], to_json(decision).decode())
+        _transact(self._store, decision["id"], lambda _, db: db.execute(_SAVE, values))
+
+    def remove(self, decision_id: str) -> bool:
+        """Remove a decision. Return False if there is none.
+
+        Raises:
+            OSError: the store is damaged or cannot be written.
+        """
+        query = "DELETE FROM remembered WHERE id=?"
+        return _transact(self._store, decision_id, lambda _, db: db.execute(query, (decision_id,)).rowcount) > 0
+
+
+class StoredRates:
+    """Rates by the names of tools, each with a sliding window."""
+
+    def __init__(self, store: Store) -> None:
+        self._tables = Tables(store, RATES)
+
+    async def count(self, tool: str, rate: Rate) -> None:
+        """Count one call.
+
+        Raises:
+            LimitExceeded: the rate is exceeded, or the store is not available.
+        """
+        key = f"{tool} {rate.calls}/{rate.per:g}"
+
+        def insert(db: Transaction) -> float:
+            """Return the seconds until a call is free; 0 if this one is counted."""
+            now = self._tables.store.get_time(db)
+            db.execute("DELETE FROM rates WHERE key=? AND at<=?", (key, now - rate.per))
+            [used, oldest] = db.execute("SELECT count(*), min(at) FROM rates WHERE key=?", (key,)).fetchone()
+            if used >= rate.calls:
+                return float(max(oldest + rate.per - now, 0.001))
+            db.execute("INSERT INTO rates VALUES (?, ?)", (key, now))
+            return 0.0
+
+        try:
+            retry_after = await self._tables.write(key, insert)
+        except ConfigError as error:
+            _log.warning("the rate of %s cannot be counted: %s", tool, error)
+            limit = f"rate of {rate.calls} calls per {rate.per:g} s, which cannot be counted now"
+            raise LimitExceeded(tool, limit, "Try again later.", retryable=True) from error
+        if retry_after:
+            raise make_rate_error(tool, rate, retry_after)
+
+
+def _transact(store: Store | str | Path, key: str, work: Callable[[Store, Transaction], _T]) -> _T:
+    """Run a transaction. A file is closed after it: it is rarely used, and may be deleted in between."""
+    if isinstance(store, str | Path):
+        path = Path(store)
+        _make_folder(path)
+        opened: Store = SqliteStore(path)
+    else:
+        opened = store
+    try:
+        return opened.transact(DECISIONS, key, lambda db: work(opened, db))
+    except ConfigError as error:
+        raise OSError(str(error)) from error
+    finally:
+        if opened is not store:
+            opened.close()
+
+
+def _make_folder(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def _read_row(text: Any) -> Mapping[str, Any]:
+    try:
+        data = from_json(text)
+    except (TypeError, ValueError):
+        return {}  # refused later, as one without a signature
+    return data if isinstance(data, dict) else {}

@@ -1,0 +1,304 @@
+"""Keep tables in a PostgreSQL database that several machines share."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+try:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError as missing:
+    raise ImportError("PostgreSQL needs psycopg: pip install 'toolmason[postgres]'") from missing
+
+from toolmason._explain import explain_arguments
+from toolmason._secrets import remember_secrets, scrub
+from toolmason._store.store import Rows, Transaction, find_pending_migrations, forget_after_fork
+from toolmason._store.tables import TableGroup
+from toolmason.errors import ConfigError, StoreUnavailable, clip
+
+MAX_CONNECTIONS: Final = 4
+RECONNECT_SECONDS: Final = 10.0
+"""Seconds for which a transaction tries to connect again, and for which it waits for one of the same key."""
+IDLE_SECONDS: Final = 10
+"""Seconds after which the server ends a transaction whose process has stopped, so that others can go on."""
+_T = TypeVar("_T")
+_Raw = psycopg.Connection[tuple[Any, ...]]
+# A dead server or network is noticed after 25 seconds, instead of two hours.
+_DEFAULTS: Final = {
+    "connect_timeout": "10",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "application_name": "toolmason",
+    "client_encoding": "UTF8",
+}
+_TYPES: Final = (
+    (r"\bINTEGER PRIMARY KEY\b", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
+    (r"\bINTEGER\b", "BIGINT"),
+    (r"\bREAL\b", "DOUBLE PRECISION"),
+    (r"\bTEXT\b", 'TEXT COLLATE "C"'),  # the order of bytes, as in SQLite
+    (r"\bWITHOUT ROWID\b", ""),
+)
+_RETRIED: Final = ("08", "40", "53300", "57P01", "57P02", "57P03", "25P03")
+"""SQLSTATE codes, or their classes, after which a transaction is repeated: it was certainly rolled back."""
+_RETRIED_FATAL: Final = ("starting up", "shutting down", "recovery mode", "too many clients", "not yet accepting")
+_UNAVAILABLE: Final = ("53", "55P03", "58", "25006")
+"""SQLSTATE codes of full disks, full servers, locks and standbys."""
+
+
+class PostgresStore:
+    """PostgreSQL database that several machines share. Its tables are in `schema`.
+
+    If the server restarts, transactions wait for it for `reconnect_seconds`. One whose commit was interrupted asks the
+    server whether it was committed, and is repeated only if it was not.
+    """
+
+    @explain_arguments
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str = "toolmason",
+        max_connections: int = MAX_CONNECTIONS,
+        reconnect_seconds: float = RECONNECT_SECONDS,
+    ) -> None:
+        if not re.fullmatch(r"[a-z_][a-z0-9_]{0,50}", schema):
+            raise ConfigError(f"PostgresStore(schema={schema!r}): use lower-case letters, digits and underscores.")
+        if max_connections < 1 or reconnect_seconds < 0:
+            raise ConfigError("PostgresStore(...): max_connections must be positive, reconnect_seconds not negative.")
+        remember_secrets({}, url)
+        self._options = _parse_url(url)
+        self.schema, self.max_threads, self.reconnect_seconds = schema, max_connections, reconnect_seconds
+        where = "".join(f":{port}" for port in [self._options.get("port")] if port)
+        user = "".join(f"{user}@" for user in [self._options.get("user")] if user)
+        self.name = f"postgresql://{user}{self._options.get('host', '')}{where}/{self._options.get('dbname', '')}"
+        """Address for messages, without the password."""
+        self.reset()
+        forget_after_fork(self)
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self.name!r})"
+
+    def reset(self) -> None:
+        """Reset the state without touching the connections: after a fork, they belong to the parent."""
+        _abandoned.extend(getattr(self, "_idle", ()))
+        self._slots = threading.BoundedSemaphore(self.max_threads)
+        self._idle: list[_Raw] = []
+        self._migrated: set[TableGroup] = set()
+        self._was_connected = False
+
+    def transact(self, group: TableGroup, key: str, work: Callable[[Transaction], _T]) -> _T:
+        """Run `work` in a transaction, after all other ones of this group and key, and commit it."""
+        begin = f"BEGIN; SELECT pg_advisory_xact_lock({self._make_lock(group.name, key)}); SELECT pg_current_xact_id()"
+        doubtful: list[tuple[str, _T]] = []
+        """Transaction whose commit was interrupted, with its result."""
+
+        def commit(connection: _Raw) -> _T:
+            cursor = connection.execute(begin.encode())
+            while cursor.nextset():
+                pass
+            [number] = cursor.fetchone() or ("",)
+            if doubtful and self._was_committed(connection, doubtful[0][0]):
+                connection.execute("ROLLBACK")
+                return doubtful[0][1]
+            result = work(_Session(connection))
+            doubtful[:] = [(number, result)]
+            connection.execute("COMMIT")
+            return result
+
+        return self._run(group, commit)
+
+    def read(self, group: TableGroup, work: Callable[[Transaction], _T]) -> _T:
+        """Run `work` without a transaction."""
+        return self._run(group, lambda connection: work(_Session(connection)))
+
+    def get_time(self, db: Transaction) -> float:
+        """Return the seconds since the epoch by the clock of the server: those of the machines may differ."""
+        [seconds] = db.execute("SELECT extract(epoch FROM clock_timestamp())").fetchone()
+        return float(seconds)
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        while self._idle:
+            with suppress(IndexError):  # another thread was faster
+                self._idle.pop().close()
+
+    def _was_committed(self, connection: _Raw, number: str) -> bool:
+        # The lock of the key is held, so that the interrupted transaction has ended.
+        [status] = connection.execute("SELECT pg_xact_status(%s::text::xid8)", (number,)).fetchone() or (None,)
+        if status not in ("committed", "aborted"):
+            raise ConfigError(
+                f"{self.name!r} does not know whether an interrupted transaction was committed ({status}). Look into "
+                "its tables before you go on."
+            )
+        return bool(status == "committed")
+
+    def _run(self, group: TableGroup, work: Callable[[_Raw], _T]) -> _T:
+        """Run `work` with a connection, and again if it was lost."""
+        deadline = time.monotonic() + self.reconnect_seconds
+        pause = 0.01
+        while True:
+            try:
+                with self._borrow() as connection:
+                    if group not in self._migrated:
+                        self._migrate(connection, group)
+                        self._migrated.add(group)
+                    return work(connection)
+            except psycopg.IntegrityError:
+                raise
+            except (psycopg.Error, UnicodeEncodeError) as error:
+                if not _is_retried(error) or not self._was_connected or time.monotonic() > deadline:
+                    raise self._explain(error) from None
+            time.sleep(pause)
+            pause = min(2 * pause, 0.5)
+
+    @contextmanager
+    def _borrow(self) -> Generator[_Raw]:
+        """Lend a connection. It is kept for the next transaction if it is idle at the end."""
+        with self._slots:
+            connection = self._take_idle() or self._connect()
+            try:
+                yield connection
+            finally:
+                with suppress(psycopg.Error):
+                    if connection.info.transaction_status in (_Status.INTRANS, _Status.INERROR):
+                        connection.execute("ROLLBACK")
+                if connection.info.transaction_status == _Status.IDLE:
+                    self._idle.append(connection)
+                else:
+                    connection.close()
+                    self.close()  # the others are lost as well, if the server is
+
+    def _take_idle(self) -> _Raw | None:
+        with suppress(IndexError):
+            return self._idle.pop()
+        return None
+
+    def _connect(self) -> _Raw:
+        connection = psycopg.connect(**self._options, autocommit=True)
+        milliseconds = int(1000 * max(self.reconnect_seconds, 1.0))
+        settings = (
+            f"SET search_path TO {self.schema}; SET lock_timeout={milliseconds}; "
+            f"SET idle_in_transaction_session_timeout='{IDLE_SECONDS}s'"
+        )
+        connection.execute(settings.encode())
+        self._was_connected = True
+        return connection
+
+    def _migrate(self, connection: _Raw, group: TableGroup) -> None:
+        # In one transaction: another process may do the same. Without anything to create, no right to create is needed.
+        session = _Session(connection)
+        session.execute("BEGIN")
+        session.execute(f"SELECT pg_advisory_xact_lock({self._make_lock('versions', '')})")
+        [schema] = session.execute("SELECT to_regnamespace(?)", (self.schema,)).fetchone()
+        [versions] = session.execute("SELECT to_regclass(?)", (f"{self.schema}.versions",)).fetchone()
+        if schema is None:
+            session.execute(f"CREATE SCHEMA {self.schema}")
+        if versions is None:
+            session.execute("CREATE TABLE versions (part TEXT PRIMARY KEY, version BIGINT NOT NULL)")
+        row = session.execute("SELECT version FROM versions WHERE part=?", (group.name,)).fetchone()
+        if pending := find_pending_migrations(self.name, group, 0 if row is None else row[0]):
+            for statement in filter(str.strip, ";".join(pending).split(";")):
+                session.execute(_translate_types(statement))
+            session.execute(
+                "INSERT INTO versions VALUES (?, ?) ON CONFLICT (part) DO UPDATE SET version=excluded.version",
+                (group.name, len(group.migrations)),
+            )
+        session.execute("COMMIT")
+
+    def _make_lock(self, group: str, key: str) -> int:
+        """Return the number of the lock of a key."""
+        digest = blake2b(repr((self.schema, group, key)).encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big", signed=True)
+
+    def _explain(self, error: psycopg.Error | UnicodeEncodeError) -> ConfigError:
+        text = clip(scrub(next(iter(str(error).splitlines()), ""), self._options), 300)
+        code = getattr(error, "sqlstate", None) or ""
+        if isinstance(error, UnicodeEncodeError | psycopg.DataError):
+            return ConfigError(f"{self.name!r} cannot store a value: {text}. Change the name or the ID of it.")
+        if code == "42501":
+            return ConfigError(
+                f"{self.name!r} refuses this user: {text}. Grant it the right to create the schema {self.schema!r}, or "
+                "to use its tables."
+            )
+        if code.startswith(_UNAVAILABLE):
+            return StoreUnavailable(
+                f"{self.name!r} cannot be written: {text}. Free space or connections of the server, or connect to "
+                "the primary one, and try again. Nothing was recorded."
+            )
+        if not code or _is_retried(error):
+            return StoreUnavailable(
+                f"{self.name!r} cannot be reached: {text}. Check that the server runs and the address is right, and "
+                "try again. Resume runs that it interrupted."
+            )
+        return ConfigError(f"{self.name!r} refused a statement: {text} ({code}). Check that no other program uses it.")
+
+
+class _Session:
+    """Transaction that takes statements with question marks."""
+
+    def __init__(self, connection: _Raw) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Rows:
+        return self._connection.execute(_translate_marks(statement), values)
+
+    def executemany(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
+        self._connection.cursor().executemany(_translate_marks(statement), values)
+
+
+_Status = psycopg.pq.TransactionStatus
+_abandoned: Final[list[_Raw]] = []
+"""Connections of the parent of a fork. To close them here would close them there."""
+
+
+@lru_cache(maxsize=256)
+def _translate_marks(statement: str) -> bytes:
+    return statement.replace("?", "%s").encode()
+
+
+def _translate_types(statement: str) -> str:
+    for pattern, replacement in _TYPES:
+        statement = re.sub(pattern, replacement, statement)
+    return statement
+
+
+def _is_retried(error: Exception) -> bool:
+    code = getattr(error, "sqlstate", None)
+    if code is not None:
+        return str(code).startswith(_RETRIED)
+    # The client library reports no code if it cannot connect.
+    is_lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return is_lost and ("FATAL" not in str(error) or any(text in str(error) for text in _RETRIED_FATAL))
+
+
+def is_postgres_url(value: object) -> bool:
+    """Return True if a value is the URL of a PostgreSQL database."""
+    return isinstance(value, str) and value.startswith(("postgresql://", "postgres://"))
+
+
+def _parse_url(url: str) -> dict[str, Any]:
+    """Return the options of a connection. An error does not show the URL, because it may hold a password."""
+    expected = "postgresql://user:password@host:port/database"
+    if not is_postgres_url(url):
+        raise ConfigError(f"PostgresStore(url): not a URL of PostgreSQL. Write {expected}.")
+    try:
+        options = conninfo_to_dict(url)
+        port_is_valid = all(part.isdigit() for part in str(options.get("port", "")).split(",") if part)
+    except psycopg.Error:
+        raise ConfigError(f"PostgresStore(url): the URL is not valid. Write {expected}.") from None
+    # A part of a password that is not encoded would be taken for the host, the port or the database.
+    if not port_is_valid or "@" in f"{options.get('host')}{options.get('dbname')}" or "@" in urlsplit(url).path:
+        raise ConfigError(
+            "PostgresStore(url): a part of the URL is not valid. Encode special characters of the password, such as %40 "
+            "for @."
+        )
+    return {**_DEFAULTS, **options}
