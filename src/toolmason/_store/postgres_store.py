@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import blake2b
+from secrets import token_hex
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -91,34 +92,32 @@ class PostgresStore:
         """Reset the state without touching the connections: after a fork, they belong to the parent."""
         _abandoned.extend(getattr(self, "_idle", ()))
         self._slots = threading.BoundedSemaphore(self.max_threads)
-        self._idle: list[_Raw] = []
+        self._idle: list[_Session] = []
         self._migrated: set[TableGroup] = set()
         self._was_connected = False
 
     def transact(self, group: TableGroup, key: str, work: Callable[[Transaction], _T]) -> _T:
         """Run `work` in a transaction, after all other ones of this group and key, and commit it."""
-        begin = f"BEGIN; SELECT pg_advisory_xact_lock({self._make_lock(group.name, key)}); SELECT pg_current_xact_id()"
-        doubtful: list[tuple[str, _T]] = []
-        """Transaction whose commit was interrupted, with its result."""
+        begin = f"BEGIN; SELECT pg_advisory_xact_lock({self._make_lock(group.name, key)})"
+        doubtful: list[tuple[_Session, _T]] = []
+        """Connection whose last commit was interrupted, and the result of its transaction."""
 
-        def commit(connection: _Raw) -> _T:
-            cursor = connection.execute(begin.encode())
-            while cursor.nextset():
-                pass
-            [number] = cursor.fetchone() or ("",)
-            if doubtful and self._was_committed(connection, doubtful[0][0]):
-                connection.execute("ROLLBACK")
+        def commit(session: _Session) -> _T:
+            session.raw.execute(begin.encode())
+            # The lock of the key is held, so that the interrupted transaction has ended.
+            if doubtful and session.has_committed(doubtful[0][0]):
+                session.raw.execute("ROLLBACK")
                 return doubtful[0][1]
-            result = work(_Session(connection))
-            doubtful[:] = [(number, result)]
-            connection.execute("COMMIT")
+            result = work(session)
+            doubtful[:] = [(session, result)]
+            session.commit()
             return result
 
         return self._run(group, commit)
 
     def read(self, group: TableGroup, work: Callable[[Transaction], _T]) -> _T:
         """Run `work` without a transaction."""
-        return self._run(group, lambda connection: work(_Session(connection)))
+        return self._run(group, work)
 
     def get_time(self, db: Transaction) -> float:
         """Return the seconds since the epoch by the clock of the server: those of the machines may differ."""
@@ -129,29 +128,19 @@ class PostgresStore:
         """Close the connections that are not in use."""
         while self._idle:
             with suppress(IndexError):  # another thread was faster
-                self._idle.pop().close()
+                self._idle.pop().raw.close()
 
-    def _was_committed(self, connection: _Raw, number: str) -> bool:
-        # The lock of the key is held, so that the interrupted transaction has ended.
-        [status] = connection.execute("SELECT pg_xact_status(%s::text::xid8)", (number,)).fetchone() or (None,)
-        if status not in ("committed", "aborted"):
-            raise ConfigError(
-                f"{self.name!r} does not know whether an interrupted transaction was committed ({status}). Look into "
-                "its tables before you go on."
-            )
-        return bool(status == "committed")
-
-    def _run(self, group: TableGroup, work: Callable[[_Raw], _T]) -> _T:
+    def _run(self, group: TableGroup, work: Callable[[_Session], _T]) -> _T:
         """Run `work` with a connection, and again if it was lost."""
         deadline = time.monotonic() + self.reconnect_seconds
         pause = 0.01
         while True:
             try:
-                with self._borrow() as connection:
+                with self._borrow() as session:
                     if group not in self._migrated:
-                        self._migrate(connection, group)
+                        self._migrate(session, group)
                         self._migrated.add(group)
-                    return work(connection)
+                    return work(session)
             except psycopg.IntegrityError:
                 raise
             except (psycopg.Error, UnicodeEncodeError) as error:
@@ -161,28 +150,29 @@ class PostgresStore:
             pause = min(2 * pause, 0.5)
 
     @contextmanager
-    def _borrow(self) -> Generator[_Raw]:
+    def _borrow(self) -> Generator[_Session]:
         """Lend a connection. It is kept for the next transaction if it is idle at the end."""
         with self._slots:
-            connection = self._take_idle() or self._connect()
+            session = self._take_idle() or self._connect()
             try:
-                yield connection
+                yield session
             finally:
+                info = session.raw.info
                 with suppress(psycopg.Error):
-                    if connection.info.transaction_status in (_Status.INTRANS, _Status.INERROR):
-                        connection.execute("ROLLBACK")
-                if connection.info.transaction_status == _Status.IDLE:
-                    self._idle.append(connection)
+                    if info.transaction_status in (_Status.INTRANS, _Status.INERROR):
+                        session.raw.execute("ROLLBACK")
+                if info.transaction_status == _Status.IDLE:
+                    self._idle.append(session)
                 else:
-                    connection.close()
+                    session.raw.close()
                     self.close()  # the others are lost as well, if the server is
 
-    def _take_idle(self) -> _Raw | None:
+    def _take_idle(self) -> _Session | None:
         with suppress(IndexError):
             return self._idle.pop()
         return None
 
-    def _connect(self) -> _Raw:
+    def _connect(self) -> _Session:
         connection = psycopg.connect(**self._options, autocommit=True)
         milliseconds = int(1000 * max(self.reconnect_seconds, 1.0))
         settings = (
@@ -191,11 +181,10 @@ class PostgresStore:
         )
         connection.execute(settings.encode())
         self._was_connected = True
-        return connection
+        return _Session(connection)
 
-    def _migrate(self, connection: _Raw, group: TableGroup) -> None:
+    def _migrate(self, session: _Session, group: TableGroup) -> None:
         # In one transaction: another process may do the same. Without anything to create, no right to create is needed.
-        session = _Session(connection)
         session.execute("BEGIN")
         session.execute(f"SELECT pg_advisory_xact_lock({self._make_lock('versions', '')})")
         [schema] = session.execute("SELECT to_regnamespace(?)", (self.schema,)).fetchone()
@@ -204,6 +193,9 @@ class PostgresStore:
             session.execute(f"CREATE SCHEMA {self.schema}")
         if versions is None:
             session.execute("CREATE TABLE versions (part TEXT PRIMARY KEY, version BIGINT NOT NULL)")
+            session.execute("CREATE TABLE commits (connection TEXT PRIMARY KEY, number BIGINT, at TIMESTAMPTZ)")
+        # Of processes that were killed.
+        session.execute("DELETE FROM commits WHERE at < now() - interval '1 day'")
         row = session.execute("SELECT version FROM versions WHERE part=?", (group.name,)).fetchone()
         if pending := find_pending_migrations(self.name, group, 0 if row is None else row[0]):
             for statement in filter(str.strip, ";".join(pending).split(";")):
@@ -243,20 +235,38 @@ class PostgresStore:
 
 
 class _Session:
-    """Transaction that takes statements with question marks."""
+    """Connection that takes statements with question marks, and numbers its commits.
+
+    The number of the last commit is in a row of the database. `pg_xact_status` is not enough: a server that restarts
+    after a crash gives the number of a transaction that was not written to another one.
+    """
 
     def __init__(self, connection: _Raw) -> None:
-        self._connection = connection
+        self.raw, self.id, self.number = connection, token_hex(12), 0
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Rows:
-        return self._connection.execute(_translate_marks(statement), values)
+        return self.raw.execute(_translate_marks(statement), values)
 
     def executemany(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
-        self._connection.cursor().executemany(_translate_marks(statement), values)
+        self.raw.cursor().executemany(_translate_marks(statement), values)
+
+    def commit(self) -> None:
+        """Commit the transaction. If the connection is lost, another one can ask with `has_committed`."""
+        self.number += 1
+        # Text without values is sent in one message.
+        self.raw.execute(
+            f"INSERT INTO commits VALUES ('{self.id}', {self.number}, now()) ON CONFLICT (connection) "  # noqa: S608 - own values
+            "DO UPDATE SET number=excluded.number, at=excluded.at; COMMIT".encode()
+        )
+
+    def has_committed(self, other: _Session) -> bool:
+        """Return True if the last commit of another connection took effect."""
+        row = self.execute("SELECT number FROM commits WHERE connection=?", (other.id,)).fetchone()
+        return row is not None and bool(row[0] == other.number)
 
 
 _Status = psycopg.pq.TransactionStatus
-_abandoned: Final[list[_Raw]] = []
+_abandoned: Final[list[_Session]] = []
 """Connections of the parent of a fork. To close them here would close them there."""
 
 
@@ -298,7 +308,7 @@ def _parse_url(url: str) -> dict[str, Any]:
     # A part of a password that is not encoded would be taken for the host, the port or the database.
     if not port_is_valid or "@" in f"{options.get('host')}{options.get('dbname')}" or "@" in urlsplit(url).path:
         raise ConfigError(
-            "PostgresStore(url): a part of the URL is not valid. Encode special characters of the password, such as %40 "
-            "for @."
+            "PostgresStore(url): a part of the URL is not valid. Encode special characters of the password, such as "
+            "%40 for @."
         )
     return {**_DEFAULTS, **options}
