@@ -157,6 +157,7 @@ kills: $(DEBIAN) ## Kill durable runs in SQLite and PostgreSQL, and the server, 
 test-scale: $(DEBIAN) ## Test stores against PostgreSQL, kill runs, the server and replicas; KILLS=8 for a short form
 	@$(BIN)/python -m pytest -m scale -n 2 $(PYTEST_FLAGS) tests/store
 	@$(MAKE) --no-print-directory kills KILLS=$(KILLS)
+	@$(BIN)/python tests/judges/replicas.py $(or $(KILLS),50) $(if $(KILLS),3,10)
 
 mutants: $(READY) ## Break the source in 65 places, one at a time, and check that a test fails
 	@$(BIN)/python tests/judges/mutants.py $(MUTANT_FLAGS)

@@ -5,6 +5,7 @@
 
 import asyncio
 import base64
+import os
 import sys
 from typing import Annotated, Any
 
@@ -436,7 +437,8 @@ def main() -> None:
     served = box
     if "--gateway" in words:
         served = Toolbox(McpServer.http("behind", words[words.index("--gateway") + 1]))
-    serve(served, transport="http", port=port)
+    replicated = {"state_key": os.environ["TOOLMASON_STATE_KEY"], "replicas": True} if "--replicas" in words else {}
+    serve(served, transport="http", port=port, **replicated)
 
 
 if __name__ == "__main__":

@@ -290,15 +290,10 @@ def _is_retried(error: Exception) -> bool:
     return is_lost and ("FATAL" not in str(error) or any(text in str(error) for text in _RETRIED_FATAL))
 
 
-def is_postgres_url(value: object) -> bool:
-    """Return True if a value is the URL of a PostgreSQL database."""
-    return isinstance(value, str) and value.startswith(("postgresql://", "postgres://"))
-
-
 def _parse_url(url: str) -> dict[str, Any]:
     """Return the options of a connection. An error does not show the URL, because it may hold a password."""
     expected = "postgresql://user:password@host:port/database"
-    if not is_postgres_url(url):
+    if not url.startswith(("postgresql://", "postgres://")):
         raise ConfigError(f"PostgresStore(url): not a URL of PostgreSQL. Write {expected}.")
     try:
         options = conninfo_to_dict(url)

@@ -136,6 +136,8 @@ class CallHandler:
     tasks: TaskStore = field(default_factory=TaskStore)
     redact: bool = False
     """True to redact error messages, unless the tool sets its own `on_error`."""
+    replicated: bool = False
+    """True if other processes answer the next requests of a client, so that no task can be kept."""
 
     async def call(self, request: Request) -> Any:
         """Return the result of a call as MCP data, or as the JSON text of its fields.
@@ -307,12 +309,18 @@ class CallHandler:
     def _runs_as_task(self, traits: ToolTraits, request: Request) -> bool:
         extensions = request.capabilities.get("extensions")
         supports_tasks = request.modern and isinstance(extensions, Mapping) and spec.TASKS_EXTENSION in extensions
+        if self.replicated:
+            if traits.task == "required":
+                raise make_replica_error("This tool runs as a task, and tasks are")
+            return False
         if traits.task == "required" and not supports_tasks:
             message = f"This tool runs as a task, but the client does not offer {spec.TASKS_EXTENSION!r}."
             raise make_capability_error(message, {"extensions": {spec.TASKS_EXTENSION: {}}})
         return supports_tasks and (traits.task != "after_input" or bool(request.params.get("inputResponses")))
 
     def _start_task(self, request: Request, traits: ToolTraits | None) -> dict[str, Any]:
+        if self.replicated:
+            raise make_replica_error("The other server continues this call as a task, and tasks are")
         task = self.tasks.create(request.identity.owner)
         original = request.open_client()
         client = ClientProxy(
@@ -340,6 +348,12 @@ class CallHandler:
             task.set_status("failed", error={"code": spec.INTERNAL_ERROR, "message": "The task failed."})
         else:
             self.tasks.complete(task, {"resultType": "complete", **result})
+
+
+def make_replica_error(subject: str) -> RpcError:
+    """Return the error for a request that needs the memory of one process."""
+    reason = "this server runs as replicas, which keep no sessions, tasks or subscriptions"
+    return RpcError(spec.METHOD_NOT_FOUND, f"{subject} not available: {reason}.")
 
 
 def _encode_raised(request: Request, raised: Abort | ToolCallError) -> dict[str, Any]:

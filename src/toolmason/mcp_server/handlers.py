@@ -20,7 +20,7 @@ from toolmason._core.values.content import EmbeddedResource, encode_contents
 from toolmason.errors import Abort, InvalidArguments, RemoteError, ToolmasonError
 from toolmason.mcp_client import specification as spec
 from toolmason.mcp_client.specification import RpcError, get_server_error
-from toolmason.mcp_server.call_tool import ROUND_PARAMS, CallHandler, Request
+from toolmason.mcp_server.call_tool import ROUND_PARAMS, CallHandler, Request, make_replica_error
 from toolmason.mcp_server.client_requests import MissingCapability, NeedsInput, make_capability_error
 from toolmason.mcp_server.encode import encode_messages, without_hop_fields
 from toolmason.mcp_server.lists import MAX_COMPLETIONS, ToolboxLists, find_completions
@@ -39,6 +39,15 @@ CAPABILITIES: Final[Mapping[str, Any]] = {
     "tools": {"listChanged": True},
 }
 """Capabilities of a served toolbox, as the SDK derives them from the table of handlers."""
+STATEFUL_METHODS: Final = (
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "logging/setLevel",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+)
+"""Methods whose later requests depend on an earlier one, which another replica may have answered."""
 _TTL_MS: Final = 60_000
 _LEGACY_NOT_FOUND: Final = -32002
 """Error code of a missing resource before protocol version 2026-07-28."""
@@ -51,17 +60,27 @@ class Handlers:
     """One handler per protocol method of a served toolbox. Each takes a request as plain data and returns its result.
 
     `private`: the lists may depend on the caller. `key`: signs the state that clients carry between rounds.
-    `redact`: redact error messages, unless a tool sets its own `on_error`.
+    `redact`: redact error messages, unless a tool sets its own `on_error`. `replicated`: other processes answer the
+    next requests of a client, so that nothing is kept between them.
     """
 
-    def __init__(self, box: Toolbox, *, private: bool = False, key: bytes | None = None, redact: bool = False) -> None:
+    def __init__(
+        self,
+        box: Toolbox,
+        *,
+        private: bool = False,
+        key: bytes | None = None,
+        redact: bool = False,
+        replicated: bool = False,
+    ) -> None:
         if find_spec("mcp") is None:
             raise ImportError("Serving needs the SDK: pip install 'toolmason[serve]'")
         state = get_state(box)
         Gateway(state.remotes).forward_server_requests()
         self.box, self.lists = box, ToolboxLists(box)
         signer = StateSigner() if key is None else StateSigner(key, make_ledger(state.policy))
-        self.call_handler = CallHandler(box, self.lists, signer, redact=redact)
+        self.call_handler = CallHandler(box, self.lists, signer, redact=redact, replicated=replicated)
+        self.replicated = replicated
         self.subscriptions = Subscriptions(self.lists)
         self.info: Mapping[str, str] = {"name": state.policy.name or "toolmason", "version": version("toolmason")}
         """Name and version that clients see."""
@@ -86,6 +105,8 @@ class Handlers:
             "tasks/update": self.handle_task,
             "tasks/cancel": self.handle_task,
         }
+        if replicated:
+            self.table = {**self.table, **dict.fromkeys(STATEFUL_METHODS, refuse_in_replica)}
 
     async def close(self) -> None:
         """Stop watching the toolbox, and cancel all running tasks."""
@@ -97,6 +118,8 @@ class Handlers:
     async def discover(self, _: Request) -> dict[str, Any]:
         """Handle `server/discover`."""
         capabilities = {**CAPABILITIES, "extensions": {spec.TASKS_EXTENSION: {}}}
+        if self.replicated:
+            capabilities = {name: {} for name in CAPABILITIES}
         return {"supportedVersions": [spec.MODERN_VERSION], "capabilities": capabilities}
 
     async def ping(self, _: Request) -> dict[str, Any]:
@@ -236,6 +259,11 @@ class Handlers:
         if task is None:
             raise RpcError(spec.INVALID_PARAMS, "Task not found.", {"taskId": task_id})
         return task
+
+
+async def refuse_in_replica(request: Request) -> dict[str, Any]:
+    """Refuse a request that needs the memory of one process."""
+    raise make_replica_error(f"{request.method} is")
 
 
 def _raise_upstream_error(error: Exception, excluded_codes: tuple[int, ...] = ()) -> None:

@@ -14,7 +14,15 @@ from mcp.server.lowlevel.server import NotificationOptions
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import decode_header_value, x_mcp_header_map
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from mcp_types import JSONRPCError, JSONRPCResponse, NotificationParams, RequestParams, SubscriptionsListenRequestParams
+from mcp_types import (
+    JSONRPCError,
+    JSONRPCResponse,
+    NotificationParams,
+    RequestParams,
+    ResourcesCapability,
+    ServerCapabilities,
+    SubscriptionsListenRequestParams,
+)
 from mcp_types.jsonrpc import jsonrpc_message_adapter
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ConfigDict, ValidationError
@@ -24,7 +32,7 @@ from typing_extensions import override
 from toolmason._core.run.tracing import is_observed
 from toolmason.mcp_client.sdk_spans import IS_OWN_REQUEST
 from toolmason.mcp_client.specification import LOG_LEVEL_META_KEY, TASKS_EXTENSION, RpcError
-from toolmason.mcp_server.call_tool import Request
+from toolmason.mcp_server.call_tool import Request, make_replica_error
 from toolmason.mcp_server.client_requests import ORIGIN_KEY, ClientStream, Origin
 from toolmason.mcp_server.handlers import Handler, Handlers, trace_handler
 from toolmason.mcp_server.subscriptions import Subscriptions
@@ -51,6 +59,9 @@ class ToolboxServer(Server[Any]):
 
     async def listen(self, ctx: Any, params: SubscriptionsListenRequestParams) -> Any:
         """Handle `subscriptions/listen`."""
+        if self.handlers.replicated:
+            error = make_replica_error("subscriptions/listen is")
+            raise MCPError(error.code, error.message)
         subscriptions = self.handlers.subscriptions
         subscriptions.open()
         async with subscriptions.listen(params.notifications.resource_subscriptions or ()):
@@ -59,6 +70,8 @@ class ToolboxServer(Server[Any]):
     async def on_initialized(self, ctx: Any, params: NotificationParams) -> None:
         """Handle `notifications/initialized`."""
         del params
+        if self.handlers.replicated:
+            return
         request = _make_request(ctx, _get_origin(ctx), self.handlers.subscriptions)
         self.handlers.subscriptions.add_session(request.session_id, request.notify)
 
@@ -94,10 +107,20 @@ class ToolboxServer(Server[Any]):
     def create_initialization_options(self, *args: Any, **kwargs: Any) -> Any:
         # The SDK's HTTP transport passes no options, and would advertise lists that never change.
         if not args and "notification_options" not in kwargs:
+            changes = not self.handlers.replicated
             kwargs["notification_options"] = NotificationOptions(
-                prompts_changed=True, resources_changed=True, tools_changed=True
+                prompts_changed=changes, resources_changed=changes, tools_changed=changes
             )
         return super().create_initialization_options(*args, **kwargs)
+
+    @override
+    def get_capabilities(self, *args: Any, **kwargs: Any) -> ServerCapabilities:
+        found = super().get_capabilities(*args, **kwargs)
+        if self.handlers.replicated:
+            # The SDK derives them from the methods that have a handler, also if it refuses.
+            found.logging, found.extensions = None, None
+            found.resources = ResourcesCapability(subscribe=False, list_changed=False)
+        return found
 
 
 async def _pass_to_sdk(receive: Receive, refuse: Callable[[Any], None], to_sdk: Any) -> None:

@@ -34,6 +34,7 @@ class HttpOptions(TypedDict, total=False):
     max_body_bytes: int
     max_sessions: int
     state_key: str | bytes | None
+    replicas: bool
 
 
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "::1")

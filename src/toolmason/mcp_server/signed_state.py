@@ -50,7 +50,7 @@ class StateSigner:
         encoded_body, _, mac = text.partition(".")
         # The text itself is signed, so that no other text of the same data is a second state to use.
         if not hmac.compare_digest(self._make_mac(encoded_body).encode(), mac.encode("utf-8", "replace")):
-            raise _make_error("it was changed, or not issued by this server")
+            raise _make_error("it was changed, or issued by a server with another state_key")
         payload = from_json(base64.urlsafe_b64decode(encoded_body))
         if payload["bound"] != binding:
             raise _make_error("it belongs to another request")

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from toolmason.chat.chat import Chat
-from toolmason.chat.durable.journal import SqliteRuntime
+from toolmason.chat.durable.journal import SqliteRuntime, StoreRuntime
 from toolmason.chat.send_options import MessageInput
 from toolmason.cli.commands.chat import (
     choose_and_announce_model,
@@ -44,7 +44,7 @@ DEFAULT_JOURNAL: Final = "runs.db"
     is_flag=False,
     flag_value=DEFAULT_JOURNAL,
     metavar="[PATH]",
-    help=f"Keep a journal, by default in {DEFAULT_JOURNAL}.",
+    help=f"Keep a journal, by default in {DEFAULT_JOURNAL}; PATH may be the URL of a PostgreSQL database.",
 )
 @click.option("--run", metavar="ID", help="ID of the run; an existing ID resumes that run.")
 def command(target: str | None, prompt: str | None, *, yes: bool, as_json: bool, **options: Any) -> None:
@@ -67,13 +67,27 @@ def command(target: str | None, prompt: str | None, *, yes: bool, as_json: bool,
     if options["headers"]:
         raise click.UsageError("--header is not kept in a journal, because it may be secret. Omit --durable.")
     run = options["run"] or uuid.uuid4().hex[:12]
-    with tracing(options), closing(SqliteRuntime(options["durable"])) as runtime:
+    with tracing(options), closing(open_runtime(options["durable"])) as runtime:
         chat = make_chat(box, options, runtime=runtime)
         command_record = {"target": make_absolute(target), "model": name, "system": options["system"], "prompt": prompt}
         command_record |= {"base_url": options["base_url"], "options": read_model_options(options)}
         runtime.add_facts(run, {"command": command_record})
-        echo(f"Run {run} in {options['durable']}.", err=True)
+        echo(f"Run {run} in {runtime.tables.store.name}.", err=True)
         execute_run(chat, prompt, run, yes=yes, as_json=as_json)
+
+
+def is_database(place: str) -> bool:
+    """Return True for the URL of a PostgreSQL database."""
+    return place.startswith(("postgresql://", "postgres://"))
+
+
+def open_runtime(place: str) -> StoreRuntime:
+    """Return the runtime with the journal in a file, or in a PostgreSQL database."""
+    if not is_database(place):
+        return SqliteRuntime(place)
+    from toolmason._store.postgres_store import PostgresStore  # noqa: PLC0415 - an optional package
+
+    return StoreRuntime(PostgresStore(place))
 
 
 def make_absolute(target: str | None) -> str | None:

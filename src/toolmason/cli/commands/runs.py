@@ -15,9 +15,9 @@ from toolmason._text import pluralize
 from toolmason.chat.chat import Chat
 from toolmason.chat.durable.effects import Completed, NotExecuted
 from toolmason.chat.durable.export import export_journal
-from toolmason.chat.durable.journal import EffectRecord, RunRecord, SqliteRuntime
+from toolmason.chat.durable.journal import EffectRecord, RunRecord, StoreRuntime
 from toolmason.cli.commands.chat import write_page
-from toolmason.cli.commands.run import DEFAULT_JOURNAL, execute_run
+from toolmason.cli.commands.run import DEFAULT_JOURNAL, execute_run, is_database, open_runtime
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE, SuggestingGroup, examples
 from toolmason.cli.output import echo, print_json, print_rows
 from toolmason.cli.targets import fail, load_toolbox
@@ -58,7 +58,7 @@ def show(path: str, run: str | None, *, as_json: bool, html: str | None) -> None
 
     A single argument that is not a file is a run of the default journal.
     """
-    if run is None and not Path(path).exists() and Path(DEFAULT_JOURNAL).is_file():
+    if run is None and not is_database(path) and not Path(path).exists() and Path(DEFAULT_JOURNAL).is_file():
         path, run = DEFAULT_JOURNAL, path
     runtime = _open_journal(path)
     record = _find_record(runtime, run)
@@ -128,7 +128,7 @@ def repair(path: str, output: str) -> None:
         echo(f"These runs may have lost calls and cannot be resumed: {', '.join(report.closed)}.", err=True)
 
 
-def _resume(runtime: SqliteRuntime, record: RunRecord, options: dict[str, Any]) -> int:
+def _resume(runtime: StoreRuntime, record: RunRecord, options: dict[str, Any]) -> int:
     command_record: dict[str, Any] = record.facts.get("command", {})
     name = options["name"] or command_record.get("model")
     if name is None:
@@ -153,7 +153,7 @@ def _read_input(record: RunRecord) -> list[Message]:
     return [*system, Message("user", command_record.get("prompt", ""))]
 
 
-def _reconcile(runtime: SqliteRuntime, run: str, options: dict[str, Any]) -> None:
+def _reconcile(runtime: StoreRuntime, run: str, options: dict[str, Any]) -> None:
     try:
         for item in options["done"]:
             key, equals, value = item.partition("=")
@@ -177,25 +177,28 @@ def _parse_value(text: str) -> Any:
         return text
 
 
-def _open_journal(path: str) -> SqliteRuntime:
-    if not Path(path).is_file():
+def _open_journal(path: str) -> StoreRuntime:
+    if not is_database(path) and not Path(path).is_file():
         fail(f"No journal at {path!r}. Use the file that was passed to --durable.", NOT_FOUND)
-    runtime = SqliteRuntime(path)
+    runtime = open_runtime(path)
     click.get_current_context().call_on_close(runtime.close)
     return runtime
 
 
-def _find_record(runtime: SqliteRuntime, run: str | None) -> RunRecord:
+def _find_record(runtime: StoreRuntime, run: str | None) -> RunRecord:
     """Return the record of a run, or of the last one if `run` is None; exit if it does not exist."""
     records = runtime.runs()
     if not records:
-        fail(f"The journal {str(runtime.path)!r} has no runs. Start one with `toolmason run --durable`.", NOT_FOUND)
+        fail(
+            f"The journal {runtime.tables.store.name!r} has no runs. Start one with `toolmason run --durable`.",
+            NOT_FOUND,
+        )
     if run is None:
         return records[-1]
     found = next((record for record in records if record.run == run), None)
     if found is None:
         known_runs = ", ".join(record.run for record in records[-10:])
-        fail(f"No run {run!r} in {str(runtime.path)!r}. Available: {known_runs}.", NOT_FOUND)
+        fail(f"No run {run!r} in {runtime.tables.store.name!r}. Available: {known_runs}.", NOT_FOUND)
     return found
 
 
@@ -231,7 +234,7 @@ def _format_effect(effect: EffectRecord, longest: float) -> str:
     return f"{line:<60}  {format_milliseconds(seconds * 1000):>9} {draw_length(seconds, longest)}".rstrip()
 
 
-def _make_spans(runtime: SqliteRuntime, record: RunRecord) -> list[SpanRecord]:
+def _make_spans(runtime: StoreRuntime, record: RunRecord) -> list[SpanRecord]:
     """Return a run as spans: one for the run, and one for each step and each delegated run below it."""
     runs = [other for other in runtime.runs() if other.run == record.run or other.run.startswith(f"{record.run}/")]
     spans: list[SpanRecord] = []

@@ -18,6 +18,9 @@ from toolmason.cli.targets import load_toolbox
 TOKEN_VARIABLE = "TOOLMASON_TOKEN"  # noqa: S105 - the name of a variable
 """Environment variable with the bearer token; other users of the machine can read a command line."""
 
+STATE_KEY_VARIABLE = "TOOLMASON_STATE_KEY"
+"""Environment variable with the key that signs what clients carry between two rounds of a call."""
+
 
 @click.command("serve", epilog=examples("serve app.py:box", "serve app.py:box --transport http --port 8000"))
 @click.argument("target", required=False)
@@ -29,11 +32,13 @@ TOKEN_VARIABLE = "TOOLMASON_TOKEN"  # noqa: S105 - the name of a variable
 @click.option("--path", default="/mcp", show_default=True, help="HTTP path of the endpoint.")
 @click.option("--allowed-host", multiple=True, help="Host name that clients use. Can be repeated.")
 @click.option("--allowed-origin", multiple=True, help="Origin of web pages that may call. Can be repeated.")
+@click.option("--replicas", is_flag=True, help="Other processes answer requests of the same clients.")
 @click.pass_context
 def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio", "http"], **options: Any) -> None:
     """Serve the tools of TARGET, or of installed plugins, over MCP until interrupted.
 
-    Over HTTP, clients need a bearer token if the variable TOOLMASON_TOKEN is set.
+    Over HTTP, clients need a bearer token if the variable TOOLMASON_TOKEN is set. TOOLMASON_STATE_KEY is the key that
+    replicas share.
     """
     from toolmason.mcp import token_is  # noqa: PLC0415 - 0.1 s at start-up, needed only by this command
     from toolmason.mcp_server.serve import LOOPBACK_NAMES, serve  # noqa: PLC0415 - as above
@@ -60,13 +65,15 @@ def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio
             f"clients use, and set {TOKEN_VARIABLE} to check who may call.",
             ctx,
         )
-    http_options: dict[str, Any] = {}
-    if options["allowed_host"]:
-        http_options["allowed_hosts"] = list(options["allowed_host"])
-    if options["allowed_origin"]:
-        http_options["allowed_origins"] = list(options["allowed_origin"])
-    if token := os.environ.get(TOKEN_VARIABLE):
-        http_options["auth"] = token_is(token)
+    token = os.environ.get(TOKEN_VARIABLE)
+    given: dict[str, Any] = {
+        "allowed_hosts": list(options["allowed_host"]),
+        "allowed_origins": list(options["allowed_origin"]),
+        "auth": token_is(token) if token else None,
+        "state_key": os.environ.get(STATE_KEY_VARIABLE),
+        "replicas": options["replicas"],
+    }
+    http_options: dict[str, Any] = {name: value for name, value in given.items() if value}
     path = "/" + options["path"].strip("/")
 
     def announce(port: int) -> None:

@@ -55,11 +55,14 @@ MAX_ENVELOPE_PARTS: Final = 20_000
 class McpApp:
     """A toolbox as an ASGI application. Mount it, or run it on its own."""
 
-    def __init__(self, box: Toolbox, guard: Guard, path: str, key: bytes | None, max_sessions: int) -> None:
+    def __init__(
+        self, box: Toolbox, guard: Guard, path: str, key: bytes | None, max_sessions: int, *, replicas: bool = False
+    ) -> None:
         self.path = "/" + path.strip("/")
         self.box, self.guard = box, guard
         redact = isinstance(get_state(box).policy.on_error, Inherit)
-        self.handlers = Handlers(box, private=guard.bearer is not None, key=key, redact=redact)
+        private = guard.bearer is not None
+        self.handlers = Handlers(box, private=private, key=key, redact=redact, replicated=replicas)
         self.sdk: SdkTransport | None = None
         """Carrier of sessions and streams; None until a request needs it."""
         self._max_sessions = max_sessions
@@ -210,12 +213,14 @@ def asgi_app(  # noqa: PLR0913 - one parameter for each option
     max_body_bytes: int = MAX_BODY_BYTES,
     max_sessions: int = MAX_SESSIONS,
     state_key: str | bytes | None = None,
+    replicas: bool = False,
 ) -> McpApp:
     """Return an ASGI application that serves a toolbox over MCP: run it, or mount it in Starlette or FastAPI.
 
     Clients may use the host names in `allowed_hosts`, and web pages of the server's own origin and of
     `allowed_origins`; `["*"]` disables a check. `state_key` signs the state that clients carry between rounds; use the
-    same in all processes of a deployment. Tool errors are redacted unless the toolbox sets `on_error=`.
+    same in all processes of a deployment. With `replicas`, another process may answer the next request of a client:
+    sessions, tasks and subscriptions are refused. Tool errors are redacted unless the toolbox sets `on_error=`.
 
     Raises:
         ConfigError: an option is invalid.
@@ -224,8 +229,13 @@ def asgi_app(  # noqa: PLR0913 - one parameter for each option
     if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
         raise ConfigError(f"path={path!r} must be a string, such as '/mcp'.")
     check_size("max_sessions", max_sessions)
+    if replicas and state_key is None:
+        raise ConfigError(
+            "replicas=True needs state_key=, the same in all replicas: one answers what another has asked. Make a key "
+            "with secrets.token_hex(32). `toolmason serve` reads it from TOOLMASON_STATE_KEY."
+        )
     guard = make_guard(allowed_hosts, allowed_origins, auth, max_body_bytes)
-    return McpApp(box, guard, path, parse_key("state_key", state_key), max_sessions)
+    return McpApp(box, guard, path, parse_key("state_key", state_key), max_sessions, replicas=replicas)
 
 
 def require_toolbox(box: Any) -> None:

@@ -10,6 +10,7 @@ from mcp.server.auth.provider import AccessToken
 
 from toolmason._http.caller import get_peer
 from toolmason._http.guard import ErrorResponse, Receive, Send
+from toolmason.mcp_server.call_tool import make_replica_error
 from toolmason.mcp_server.client_requests import ORIGIN_KEY, Origin
 from toolmason.mcp_server.dispatch import InFlight
 from toolmason.mcp_server.handlers import Handlers
@@ -39,6 +40,11 @@ class SdkTransport:
         """Answer one request whose headers have been checked."""
         await self._open()
         identity = origin.identity
+        if self._handlers.replicated and scope["method"] != "POST":
+            # A stream, its replay and the end of a session need the process that opened the session.
+            error = make_replica_error("Sessions are")
+            await ErrorResponse(405, error.message)(send)
+            return
         peer = get_peer(scope, identity)
         opens_session = scope["method"] == "POST" and not any(name in _SESSION_HEADERS for name, _ in scope["headers"])
         if opens_session and not await self._sessions.make_room(peer, self._end_session):
@@ -66,6 +72,7 @@ class SdkTransport:
             session_idle_timeout=SESSION_IDLE_SECONDS,
             max_request_body_size=self._max_body_bytes,
             max_sessions=self._max_sessions,
+            stateless=self._handlers.replicated,
         )
 
     async def _open(self) -> None:
