@@ -44,7 +44,7 @@ def draw(table: Table) -> str | None:
     """Draw lines if the columns or the rows are sizes, otherwise bars; return None if there is nothing to draw."""
     series = {name: line for name, line in (_by_columns(table) or _by_rows(table)).items() if line}
     if series:
-        return _lines(table.title, series)
+        return draw_lines(table.title, series)
     column = next((name for name in RATIOS if name in table.columns), None)
     if column is None or not table.rows:
         return None
@@ -109,7 +109,7 @@ def _bars(title: str, values: Sequence[tuple[str, float, str]]) -> str:
     return _page(title, TOP + len(values) * LINE + 14, parts)
 
 
-def _lines(title: str, series: Series) -> str:
+def draw_lines(title: str, series: Series) -> str:
     """Draw both axes on logarithmic scales."""
     height, left, right = 420, 70, WIDTH - 270
     points = [point for line in series.values() for point in line]

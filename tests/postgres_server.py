@@ -1,5 +1,6 @@
 """A PostgreSQL server of Debian's packages for the tests: its data in a temporary folder, on loopback, not as root."""
 
+import contextlib
 import os
 import pwd
 import secrets
@@ -71,6 +72,18 @@ class PostgresServer:
         self.process.send_signal(how)
         self.process.wait(WAIT_SECONDS)
         self.process = None
+
+    def read_cpu_seconds(self) -> float:
+        """Return the CPU time of the server and its running children."""
+        assert self.process is not None
+        ticks = 0
+        for status in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                pid, _, fields = status.read_text().replace(") ", " (", 1).split(" (", 2)
+                parts = fields.split()
+                if self.process.pid in (int(pid), int(parts[1])):
+                    ticks += int(parts[11]) + int(parts[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> None:
         """End the server, and remove its data."""
