@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -268,6 +269,13 @@ async def test_the_key_of_a_repeated_call_is_the_same_on_every_machine(make_stor
 
     assert len(keys) == 2
     assert len(set(keys)) == 1
+
+
+@pytest.mark.parametrize("value", [None, "runs.db", 5, object()])
+@pytest.mark.parametrize("kind", [StoreRuntime, StoreMemory, partial(StoreBudget, per_user=Limits(tokens=1))])
+def test_what_is_no_store_is_refused(kind, value):
+    with pytest.raises(ConfigError, match="store="):
+        kind(value)
 
 
 # --- conversations and budgets ---------------------------------------------------------------------

@@ -180,6 +180,20 @@ def test_an_interrupted_commit_takes_effect_once(store, monkeypatch, is_committe
 
 
 @pytest.mark.scale
+def test_a_commit_that_the_server_refuses_is_not_taken_for_done(store):
+    group = TableGroup("strict", ("CREATE TABLE strict (text TEXT, UNIQUE (text) DEFERRABLE INITIALLY DEFERRED)",))
+
+    def work(db):
+        db.executemany("INSERT INTO strict VALUES (?)", [("a",), ("a",)])
+
+    for _ in range(2):
+        with pytest.raises(psycopg.IntegrityError):
+            store.transact(group, "", work)
+
+    assert store.read(group, lambda db: db.execute("SELECT count(*) FROM strict").fetchone()) == (0,)
+
+
+@pytest.mark.scale
 def test_a_server_that_stays_away_is_an_error_and_the_store_goes_on_later(postgres):
     store = PostgresStore(postgres.url, schema=postgres.make_schema(), reconnect_seconds=0.2)
     store.transact(NOTES, "", insert("a"))

@@ -109,8 +109,12 @@ class PostgresStore:
                 session.raw.execute("ROLLBACK")
                 return doubtful[0][1]
             result = work(session)
-            doubtful[:] = [(session, result)]
-            session.commit()
+            try:
+                session.commit()
+            except psycopg.Error:
+                if session.raw.closed:  # otherwise, the server has answered that it did not commit
+                    doubtful[:] = [(session, result)]
+                raise
             return result
 
         return self._run(group, commit)

@@ -105,7 +105,8 @@ class ToolboxPolicy:
 
     def __post_init__(self) -> None:
         check_kinds("", {name: getattr(self, name) for name in _OPTION_KINDS}, _OPTION_KINDS)
-        check_store(self.store)
+        if self.store is not None:
+            check_store(self.store)
         if not are_exceptions(self.rethrow):
             raise DefinitionError(f"rethrow={self.rethrow!r}: must be a tuple of exception classes.")
         if self.max_concurrency is not None and self.max_concurrency < 1:

@@ -90,6 +90,8 @@ def check_object(option: str, given: Any, class_name: str, methods: tuple[str, .
 
 def check_store(store: Any) -> None:
     """Raise ConfigError if a value is not a store."""
+    if store is None:
+        raise ConfigError("store=None: pass a store, such as PostgresStore(url) or SqliteStore(path).")
     check_object("store", store, "PostgresStore", ("transact", "read"))
 
 
