@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
+from toolmason._explain import explain_arguments
 from toolmason._secrets import write_private
 from toolmason._store.store import Transaction, find_pending_migrations, forget_after_fork, make_damage_error
 from toolmason._store.tables import TableGroup
@@ -28,6 +29,7 @@ _SELECT_VERSION: Final = "SELECT coalesce((SELECT version FROM versions WHERE pa
 class SqliteStore:
     """SQLite file that several processes may share. Its transactions run one at a time."""
 
+    @explain_arguments
     def __init__(self, path: str | Path) -> None:
         self.path, self.max_threads = Path(path), 1
         self.reset()
