@@ -1,9 +1,9 @@
 """Carry the measured service times to 10,000 calls/s with a queueing model: `python benchmarks/simulate.py`.
 
-Reads `scale.json` (made by `scale.py`). Calls arrive at random (Poisson). Each passes one or two stations with a queue:
-processes, of which each does one thing at a time, and a journal: the one writer of a SQLite file, or the cores of a
-PostgreSQL server. Service times are exponential with the measured mean; waiting for disks and networks is a delay
-without a queue. Prints where each deployment saturates, and draws `docs/images/scale.svg`.
+Reads `service_times.json` (made by `service_times.py`). Calls arrive at random (Poisson). Each passes one or two
+stations with a queue: processes, of which each does one thing at a time, and a journal: the writer of a SQLite file,
+or the cores of a PostgreSQL server. Service times are exponential with the measured mean; waiting for disks and the
+network is a delay without a queue. Prints where each deployment saturates, and draws `docs/images/scale.svg`.
 """
 
 import heapq
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plots import draw_lines
-from scale import FILE
+from service_times import FILE
 
 PLOT = Path(__file__).parents[1] / "docs" / "images" / "scale.svg"
 RATES = (10, 30, 100, 300, 1000, 2000, 3000, 5000, 7000, 10_000)
@@ -97,7 +97,7 @@ def make_deployments(subjects: Mapping[str, Mapping[str, float]]) -> list[Deploy
 def main() -> int:
     """Print the table, and draw the plot."""
     if not FILE.exists():
-        print(f"{FILE.name} does not exist. Run `python benchmarks/scale.py` first.", file=sys.stderr)
+        print(f"{FILE.name} does not exist. Run `python benchmarks/service_times.py` first.", file=sys.stderr)
         return 1
     data = json.loads(FILE.read_text("utf-8"))
     deployments = make_deployments(data["subjects"])

@@ -1,8 +1,8 @@
-"""Measure the service times of one process, a replica and two journals: `python benchmarks/scale.py`.
+"""Measure the service times of one process, a replica and two journals: `python benchmarks/service_times.py`.
 
 A journalled call is one effect of a run: two transactions around a function that returns at once. CPU times depend less
-on other programs of the machine than times by the clock, so both are printed. The figures go to `scale.json`, which
-`simulate.py` reads. PostgreSQL runs beside it, with its default settings (fsync on), from Debian's packages.
+on other programs of the machine than times by the clock, so both are printed. The figures go to `service_times.json`,
+which `simulate.py` reads. PostgreSQL runs beside it, with its default settings (fsync on), from Debian's packages.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from toolmason.chat.run.delegation import CALL_SERIALIZER
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from postgres_server import PostgresServer
 
-FILE = Path(__file__).with_name("scale.json")
+FILE = Path(__file__).with_name("service_times.json")
 CALLS, REQUESTS, RUNS = 400, 2000, 16
 
 
@@ -95,7 +95,7 @@ def measure_replica(headers: Mapping[str, str], params: Mapping[str, Any]) -> di
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    code = f"import scale; scale.serve_replica({port})"
+    code = f"import service_times; service_times.serve_replica({port})"
     process = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parent, stderr=subprocess.DEVNULL)
     try:
         while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
