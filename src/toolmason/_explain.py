@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from toolmason._secrets import scrub
 from toolmason._text import suggest
 from toolmason.errors import ConfigError, ToolmasonError, clip
 
@@ -73,6 +72,8 @@ def _find_arguments(function: Callable[..., Any], args: Any, keywords: Mapping[s
 
 
 def _describe(value: Any) -> str:
+    from toolmason._secrets import scrub  # noqa: PLC0415 - 1 ms at start-up, needed only for an error
+
     try:
         return scrub(repr(value))
     except Exception:  # noqa: BLE001 - a broken __repr__ must not hide the error

@@ -165,10 +165,6 @@ class StoreUnavailable(ConfigError):
     """A file or database cannot be reached or written now; the same may succeed later."""
 
 
-_RETRY_STATUSES = frozenset({408, 409, 429})
-_SERVER_ERROR = 500
-
-
 class UnsupportedProvider(ConfigError, ValueError):
     """The provider or model type is unknown; `known` lists the supported ones."""
 
@@ -183,7 +179,7 @@ class UnsupportedProvider(ConfigError, ValueError):
 
 def is_retryable_status(status: int) -> bool:
     """Return True if a request that failed with this HTTP status may succeed later."""
-    return status in _RETRY_STATUSES or status >= _SERVER_ERROR
+    return status in (408, 409, 429) or status >= 500  # noqa: PLR2004 - those of failing servers
 
 
 class ModelError(ToolmasonError):

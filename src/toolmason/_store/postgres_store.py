@@ -10,14 +10,8 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import blake2b
 from secrets import token_hex
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
-
-try:
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict
-except ImportError as missing:
-    raise ImportError("PostgreSQL needs psycopg: pip install 'toolmason[postgres]'") from missing
 
 from toolmason._explain import explain_arguments
 from toolmason._secrets import remember_secrets, scrub
@@ -25,13 +19,21 @@ from toolmason._store.store import Rows, Transaction, find_pending_migrations, f
 from toolmason._store.tables import TableGroup
 from toolmason.errors import ConfigError, StoreUnavailable, clip
 
+_missing: ImportError | None = None
+"""Error of a missing package. The class has its name and its help without it."""
+try:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError as error:
+    _missing = error
+
 MAX_CONNECTIONS: Final = 4
 RECONNECT_SECONDS: Final = 10.0
 """Seconds for which a transaction tries to connect again, and for which it waits for one of the same key."""
 IDLE_SECONDS: Final = 10
 """Seconds after which the server ends a transaction whose process has stopped, so that others can go on."""
 _T = TypeVar("_T")
-_Raw = psycopg.Connection[tuple[Any, ...]]
+_Raw: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 # A dead server or network is noticed after 25 seconds, instead of two hours.
 _DEFAULTS: Final = {
     "connect_timeout": "10",
@@ -41,13 +43,13 @@ _DEFAULTS: Final = {
     "application_name": "toolmason",
     "client_encoding": "UTF8",
 }
-_TYPES: Final = (
-    (r"\bINTEGER PRIMARY KEY\b", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
-    (r"\bINTEGER\b", "BIGINT"),
-    (r"\bREAL\b", "DOUBLE PRECISION"),
-    (r"\bTEXT\b", 'TEXT COLLATE "C"'),  # the order of bytes, as in SQLite
-    (r"\bWITHOUT ROWID\b", ""),
-)
+_TYPES: Final = {
+    r"\bINTEGER PRIMARY KEY\b": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    r"\bINTEGER\b": "BIGINT",
+    r"\bREAL\b": "DOUBLE PRECISION",
+    r"\bTEXT\b": 'TEXT COLLATE "C"',  # the order of bytes, as in SQLite
+    r"\bWITHOUT ROWID\b": "",
+}
 _RETRIED: Final = ("08", "40", "53300", "57P01", "57P02", "57P03", "25P03")
 """SQLSTATE codes, or their classes, after which a transaction is repeated: it was certainly rolled back."""
 _RETRIED_FATAL: Final = ("starting up", "shutting down", "recovery mode", "too many clients", "not yet accepting")
@@ -71,6 +73,8 @@ class PostgresStore:
         max_connections: int = MAX_CONNECTIONS,
         reconnect_seconds: float = RECONNECT_SECONDS,
     ) -> None:
+        if _missing is not None:
+            raise ImportError("PostgreSQL needs psycopg: pip install 'toolmason[postgres]'") from _missing
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,50}", schema):
             raise ConfigError(f"PostgresStore(schema={schema!r}): use lower-case letters, digits and underscores.")
         if max_connections < 1 or reconnect_seconds < 0:
@@ -161,11 +165,11 @@ class PostgresStore:
             try:
                 yield session
             finally:
-                info = session.raw.info
+                info, statuses = session.raw.info, psycopg.pq.TransactionStatus
                 with suppress(psycopg.Error):
-                    if info.transaction_status in (_Status.INTRANS, _Status.INERROR):
+                    if info.transaction_status in (statuses.INTRANS, statuses.INERROR):
                         session.raw.execute("ROLLBACK")
-                if info.transaction_status == _Status.IDLE:
+                if info.transaction_status == statuses.IDLE:
                     self._idle.append(session)
                 else:
                     session.raw.close()
@@ -269,7 +273,6 @@ class _Session:
         return row is not None and bool(row[0] == other.number)
 
 
-_Status = psycopg.pq.TransactionStatus
 _abandoned: Final[list[_Session]] = []
 """Connections of the parent of a fork. To close them here would close them there."""
 
@@ -280,7 +283,7 @@ def _translate_marks(statement: str) -> bytes:
 
 
 def _translate_types(statement: str) -> str:
-    for pattern, replacement in _TYPES:
+    for pattern, replacement in _TYPES.items():
         statement = re.sub(pattern, replacement, statement)
     return statement
 

@@ -319,7 +319,6 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901, PL
     max_chars = -1 if options_of_tool.return_direct else route.max_result_bytes // 4
     grace, write, shape = route.settings.cancel_grace, route.write, get_structured_shape(route.tool)
     on_loop = cast("Any", route.plain_function if route.runs_on == "loop" else None)
-    opens_tickets = route.opens_tickets
     rates = None if options_of_tool.rate is None else route.chain[0].state.rates
 
     async def run_steps(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
@@ -333,7 +332,7 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901, PL
                 await current.count_rates(rates)
             if approval_steps or options.decision is not None:
                 await ApprovalGate(current, approval_steps).admit()
-            if opens_tickets and options.run is not None and options.run.on_admitted is not None:
+            if route.opens_tickets and options.run is not None and options.run.on_admitted is not None:
                 options.run.on_admitted()
             bound: Any = current.bound
             values = bound[0]

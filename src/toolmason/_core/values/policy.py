@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from toolmason._core.values.remote_executor import RemoteExecutor
 from toolmason._explain import explain_arguments
-from toolmason._secrets import scrub
 from toolmason._value import Value
 from toolmason.errors import ConfigError, DefinitionError, ToolCallError
 
@@ -81,6 +80,8 @@ def check_kinds(subject: str, options: Mapping[str, Any], kinds: Mapping[str, tu
 def check_object(option: str, given: Any, class_name: str, methods: tuple[str, ...]) -> None:
     """Raise ConfigError if an option lacks a method, or is the path that its class takes."""
     if isinstance(given, str | PurePath):
+        from toolmason._secrets import scrub  # noqa: PLC0415 - 1 ms at start-up, needed only for an error
+
         shown = scrub(repr(str(given)))
         raise ConfigError(f"{option}={shown} is a path. Pass an object, such as {class_name}({shown}).")
     if given is not None and not all(callable(getattr(given, method, None)) for method in methods):
