@@ -1,4 +1,4 @@
-"""Run tools on other machines."""
+"""Run tools on other machines, and runs that survive the loss of a machine."""
 
 from __future__ import annotations
 
@@ -9,13 +9,23 @@ from toolmason._lazy import lazy_names
 if TYPE_CHECKING:
     from toolmason._core.values.remote_executor import RemoteCall, RemoteExecutor, ToolResources
     from toolmason.scale.ray_executor import RayExecutor, RayObject, get_executor
+    from toolmason.scale.temporal_runtime import TemporalRuntime
 
-__all__ = ["RayExecutor", "RayObject", "RemoteCall", "RemoteExecutor", "ToolResources", "get_executor"]
+__all__ = [
+    "RayExecutor",
+    "RayObject",
+    "RemoteCall",
+    "RemoteExecutor",
+    "TemporalRuntime",
+    "ToolResources",
+    "get_executor",
+]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "toolmason._core.values.remote_executor": ("RemoteCall", "RemoteExecutor", "ToolResources"),
         "toolmason.scale.ray_executor": ("RayExecutor", "RayObject", "get_executor"),
+        "toolmason.scale.temporal_runtime": ("TemporalRuntime",),
     },
 )

@@ -1,0 +1,332 @@
+"""Keep the record of a run in a Temporal workflow, which lets its driver perform each effect as an activity.
+
+The workflow has no logic of a chat. It decides as the SQLite journal does, so its own code seldom changes; a change
+that alters its commands is versioned with `workflow.patched`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+try:
+    from temporalio import workflow
+    from temporalio.common import RetryPolicy
+    from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
+    from temporalio.exceptions import TimeoutError as ActivityTimeout
+except ImportError as missing:
+    raise ImportError("Temporal's SDK is not installed: pip install 'toolmason[temporal]'") from missing
+
+HOLD: Final = "hold"
+"""Name of the activity that lasts as long as a driver holds the run."""
+NOT_STARTED: Final = "NotStarted"
+"""Type of the failure of an activity whose work did not start."""
+PENDING: Final = "pending"
+PAGE_BYTES: Final = 500_000
+_ONE_ATTEMPT: Final = RetryPolicy(maximum_attempts=1)
+_NO_LIMIT: Final = timedelta(days=3650)
+"""The server requires a limit. The framework has its own deadlines, and the heartbeat shows that a driver is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectState:
+    """Record of one effect."""
+
+    key: str
+    kind: str
+    name: str
+    arguments: dict[str, Any]
+    repeatable: bool
+    attempt: int = 1
+    state: str = "started"
+    """`started`, `done`, `waits`, `again` or `unknown`, as in the SQLite journal."""
+    outcome: Any = None
+    at: float = 0.0
+    ended: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Acquisition:
+    """Request of a driver to hold the run."""
+
+    holder: str
+    """ID of this execution of the run."""
+    process: str
+    queue: str
+    """Task queue that only the driver polls."""
+    lease: float
+    dead_holder: str = ""
+    """Holder whose process is known to have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired:
+    """Answer to a driver: the recorded facts, or why it cannot hold the run."""
+
+    state: Literal["held", "taken", "empty"]
+    """`empty`: the record of `previous` has to be restored first."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    holder: str = ""
+    process: str = ""
+    previous: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Performance:
+    """Request to perform an effect."""
+
+    holder: str
+    effect: EffectState
+    activity: str
+    """ID of the activity."""
+    again: bool = False
+    """True if the effect is known not to have been executed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectDecision:
+    """Answer to a driver about an effect: its record, or that it has to be performed."""
+
+    state: Literal["start", "done", "unknown", "changed", "taken"]
+    known: EffectState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """Outcome of an effect that was not performed, or the facts of the run."""
+
+    holder: str
+    key: str = ""
+    state: str = ""
+    outcome: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """Facts of a run to record, and its end."""
+
+    holder: str
+    facts: dict[str, Any]
+    finish: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """Record of a run without its effects."""
+
+    begun: float
+    finish: str | None
+    effects: int
+    held: bool
+    facts: dict[str, Any]
+    previous: str = ""
+    """ID of the workflow that has the record, if it was not restored from there."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """Some of the effects of a run."""
+
+    effects: list[EffectState]
+    next: int | None = None
+    """Index of the next page, or None after the last one."""
+    view: RunView | None = None
+
+
+def decide(known: EffectState | None, effect: EffectState, *, again: bool) -> EffectDecision:
+    """Return what to do about an effect, given its record."""
+    if known is None:
+        return EffectDecision("start")
+    if effect.kind == "tool" and (known.name, known.arguments) != (effect.name, effect.arguments):
+        return EffectDecision("changed", known)
+    if known.state == "done":
+        return EffectDecision("done", known)
+    if not effect.repeatable and known.state not in ("waits", "again") and not again:
+        return EffectDecision("unknown")
+    return EffectDecision("start", known)
+
+
+@workflow.defn(name="toolmason.run")
+class RunWorkflow:
+    """Record of one run."""
+
+    @workflow.init
+    def __init__(self, previous: str) -> None:
+        self.previous = previous
+        """ID of the workflow that has the record so far, until it is restored."""
+        self.begun = workflow.time()
+        self.finish: str | None = None
+        self.is_over = False
+        """True after the driver has recorded the end, and the run does not wait for approval."""
+        self.facts: dict[str, Any] = {}
+        self.effects: dict[str, EffectState] = {}
+        self.driver: Acquisition | None = None
+        self.running: set[str] = set()
+        """IDs of the activities whose outcomes are awaited: of this driver, or of the last one."""
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    @workflow.run
+    async def run(self, previous: str) -> dict[str, Any]:
+        """Wait until the run has ended. Return its facts."""
+        del previous
+        await workflow.wait_condition(lambda: self.is_over and self.driver is None)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return {"finish": self.finish, **self.facts}
+
+    # --- the driver ----------------------------------------------------------------------------------
+
+    @workflow.update
+    async def acquire(self, request: Acquisition) -> Acquired:
+        """Let one driver hold the run, if no other one does."""
+        if self.previous:
+            return Acquired("empty", previous=self.previous)
+        driver = self.driver
+        if driver is not None and driver.holder != request.dead_holder:
+            return Acquired("taken", holder=driver.holder, process=driver.process)
+        self.driver = request
+        self._start(self._hold(request))
+        if self.running and driver is None:
+            # The server may have the outcome of an effect that the workflow has not processed yet.
+            with suppress(TimeoutError):
+                await workflow.wait_condition(lambda: not self.running, timeout=timedelta(seconds=request.lease))
+        self.running.clear()  # the activities of a lost driver time out
+        return Acquired("held", self.facts)
+
+    async def _hold(self, driver: Acquisition) -> None:
+        with suppress(ActivityError):  # the driver was lost
+            await _execute(HOLD, driver.holder, driver)
+        if self.driver is driver:
+            self.driver = None
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self.tasks.add(task)  # the event loop keeps only weak references
+        task.add_done_callback(self.tasks.discard)
+
+    def _is_held_by(self, holder: str) -> bool:
+        return self.driver is not None and self.driver.holder == holder
+
+    @workflow.update
+    def release(self, holder: str) -> None:
+        """Let other drivers acquire the run. Not the end of the activity, which the workflow may process later."""
+        if self._is_held_by(holder):
+            self.driver = None
+
+    @workflow.update
+    def restore(self, page: RunPage) -> None:
+        """Restore a part of the record from the workflow that ended."""
+        if not self.previous:
+            return
+        self.effects.update({effect.key: effect for effect in page.effects})
+        if page.view is not None:
+            self.begun, self.finish, self.facts = page.view.begun, page.view.finish, page.view.facts
+        if page.next is None:
+            self.previous = ""
+
+    @workflow.update
+    def record(self, request: RunFacts) -> bool:
+        """Record facts and the end of the run. Return False if another driver holds it."""
+        if not self._is_held_by(request.holder):
+            return False
+        self.facts, self.finish = {**self.facts, **request.facts}, request.finish
+        self.is_over = request.finish not in (None, PENDING)
+        return True
+
+    # --- effects -------------------------------------------------------------------------------------
+
+    @workflow.update
+    def perform(self, request: Performance) -> EffectDecision:
+        """Decide about an effect and, if it has to be performed, let the driver do it in an activity."""
+        if self.driver is None or not self._is_held_by(request.holder):
+            return EffectDecision("taken")
+        effect = request.effect
+        known = self.effects.get(effect.key)
+        decision = decide(known, effect, again=request.again)
+        if decision.state == "start":
+            attempt = 1 if known is None else known.attempt + (known.state != "waits")
+            self.effects[effect.key] = replace(effect, attempt=attempt, at=workflow.time())
+            self.running.add(request.activity)
+            self._start(self._perform(self.driver, request, known))
+        return decision
+
+    async def _perform(self, driver: Acquisition, request: Performance, before: EffectState | None) -> None:
+        effect = request.effect
+        try:
+            outcome = await _execute(f"{effect.kind} {effect.name}", request.activity, driver, effect.arguments)
+        except ActivityError as error:
+            if request.activity not in self.running:
+                return
+            if _is_not_started(error.cause) and before is not None:
+                self.effects[effect.key] = before
+            elif _is_not_started(error.cause):
+                del self.effects[effect.key]
+        else:
+            if request.activity not in self.running:
+                return
+            self._settle(effect.key, "waits" if outcome is None else "done", outcome)
+        self.running.remove(request.activity)
+
+    def _settle(self, key: str, state: str, outcome: Any) -> None:
+        self.effects[key] = replace(self.effects[key], state=state, outcome=outcome, ended=workflow.time())
+
+    @workflow.update
+    def settle(self, request: Settlement) -> str | None:
+        """Set the outcome of an interrupted effect. Return its state, or None if the run is held by another driver.
+
+        The driver may set it, or an operator if no driver holds the run.
+        """
+        effect = self.effects.get(request.key)
+        is_operator = not request.holder
+        if not (self.driver is None if is_operator else self._is_held_by(request.holder)):
+            return None
+        if effect is None:
+            return ""
+        if is_operator and effect.state != "started":
+            return effect.state
+        self._settle(request.key, request.state, request.outcome)
+        return "started"
+
+    # --- queries -------------------------------------------------------------------------------------
+
+    @workflow.query
+    def view(self) -> RunView:
+        """Return the record of the run without its effects."""
+        return RunView(self.begun, self.finish, len(self.effects), self.driver is not None, self.facts, self.previous)
+
+    @workflow.query
+    def page(self, start: int) -> RunPage:
+        """Return the effects from an index on, as many as fit into one payload."""
+        found: list[EffectState] = []
+        size = 0
+        for effect in list(self.effects.values())[start:]:
+            size += len(json.dumps([effect.arguments, effect.outcome]))
+            if found and size > PAGE_BYTES:
+                return RunPage(found, start + len(found))
+            found.append(effect)
+        return RunPage(found)
+
+
+async def _execute(name: str, activity_id: str, driver: Acquisition, *arguments: dict[str, Any]) -> Any:
+    """Let a driver execute an activity, once."""
+    lease = timedelta(seconds=driver.lease)
+    return await workflow.execute_activity(
+        name,
+        args=arguments,
+        activity_id=activity_id,
+        task_queue=driver.queue,
+        start_to_close_timeout=_NO_LIMIT,
+        schedule_to_start_timeout=lease,
+        heartbeat_timeout=lease,
+        retry_policy=_ONE_ATTEMPT,
+    )
+
+
+def _is_not_started(cause: BaseException | None) -> bool:
+    if isinstance(cause, ActivityTimeout):
+        return cause.type == TimeoutType.SCHEDULE_TO_START
+    return isinstance(cause, ApplicationError) and cause.type == NOT_STARTED

