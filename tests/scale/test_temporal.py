@@ -16,12 +16,16 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from temporalio.client import AsyncActivityHandle
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-from toolmason import Allow, Chat, Limits, Toolbox, tool
+from toolmason import Allow, Chat, Limits, Toolbox, WindowMemory, tool
 from toolmason.chat import Completed, NotExecuted
 from toolmason.errors import ConfigError, RunTaken
 from toolmason.models.scripted import ScriptedModel
 from toolmason.scale import TemporalRuntime
+from toolmason.scale.temporal_workflow import RunWorkflow
 
 KILLS = int(os.environ.get("KILLS") or 8)
 PROGRAM = str(Path(__file__).with_name("temporal_run.py"))
@@ -150,6 +154,12 @@ async def fetch_history(runtime, run):
     return await runtime.connection.run(client.get_workflow_handle(f"toolmason/{run}").fetch_history)
 
 
+async def replay(history):
+    """Check that the workflow makes the same commands again."""
+    replayer = Replayer(workflows=[RunWorkflow], workflow_runner=UnsandboxedWorkflowRunner())
+    assert (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure is None
+
+
 async def test_a_run_that_ended_is_read_from_its_workflow(runtime, run):
     bank = Bank(run)
     bank.hold = False
@@ -218,6 +228,77 @@ async def test_a_call_that_may_be_repeated_is_made_again(runtime, run):
     reply = await bank.send(runtime)
 
     assert (bank.paid, reply.text) == ([5, 5], "paid 5")
+
+
+async def test_a_call_that_is_cancelled_before_it_starts_does_not_look_interrupted(runtime, run, monkeypatch):
+    bank, scheduled, loop = Bank(run), asyncio.Event(), asyncio.get_running_loop()
+    bank.hold = False
+    expect = runtime.connection.expect
+
+    @contextlib.asynccontextmanager
+    async def hold_back(activity_id):
+        async with expect(activity_id) as arrival:
+            if "pay" in activity_id:
+                arrival.add_done_callback(lambda _: loop.call_soon_threadsafe(scheduled.set))
+            yield asyncio.get_running_loop().create_future() if "pay" in activity_id else arrival
+
+    monkeypatch.setattr(runtime.connection, "expect", hold_back)
+    sending = asyncio.ensure_future(bank.send(runtime))
+    await scheduled.wait()
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    monkeypatch.undo()
+    reply = await bank.send(runtime)
+
+    assert (bank.paid, reply.text) == ([5], "paid 5")
+
+
+async def test_an_outcome_that_the_server_recorded_without_an_answer_is_kept(runtime, run, monkeypatch):
+    bank, complete, lost = Bank(run), AsyncActivityHandle.complete, []
+    bank.hold = False
+
+    async def complete_without_an_answer(self, result):
+        await complete(self, result)
+        if result is not None and not lost:
+            lost.append(result)
+            raise RPCError("the connection was lost", RPCStatusCode.UNAVAILABLE, b"")
+
+    monkeypatch.setattr(AsyncActivityHandle, "complete", complete_without_an_answer)
+    reply = await bank.send(runtime)
+
+    assert (len(lost), bank.paid, reply.text) == (1, [5], "paid 5")
+
+
+async def test_work_in_the_background_goes_on_after_its_process_was_lost(runtime, run):
+    begun, made = asyncio.Event(), []
+
+    @tool(background=True, idempotent=True)
+    async def dig() -> str:
+        """Dig."""
+        made.append("dig")
+        begun.set()
+        if len(made) == 1:
+            await asyncio.Event().wait()
+        return "gold"
+
+    def make_chat():
+        return Chat(ScriptedModel([[("dig", {})], *["yes"] * 9]), [dig], runtime=runtime, memory=memory)
+
+    memory = WindowMemory(50)
+    first = make_chat()
+    await first.send("go", run=run, conversation=run)
+    await begun.wait()
+    await first.box.aclose()  # ends the work, as the end of the process would
+    later = make_chat()
+    later.model.script.pop(0)
+    await find_when_listed(runtime, "ticket/")
+    await later.send("again", run=f"{run} later", conversation=run)
+    await later.wait_for_tickets(run)
+    reply = await later.send("and now?", run=f"{run} last", conversation=run)
+
+    texts = [result.text for message in reply.messages for result in message.results]
+    assert (made, sum("gold" in text for text in texts)) == (["dig", "dig"], 1)
 
 
 async def test_what_cannot_be_reconciled_is_named(runtime, run):
@@ -389,22 +470,6 @@ async def find_when_listed(runtime, prefix):
     return found
 
 
-async def test_recorded_histories_are_replayed_without_a_difference(runtime, run):
-    from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
-
-    from toolmason.scale.temporal_workflow import RunWorkflow
-
-    bank = Bank(run)
-    await bank.interrupt(runtime)
-    await bank.send(runtime)
-    history = await fetch_history(runtime, run)
-
-    replayer = Replayer(workflows=[RunWorkflow], workflow_runner=UnsandboxedWorkflowRunner())
-    result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
-
-    assert result.replay_failure is None
-
-
 async def test_the_example_of_the_docs_runs(server):
     page = (Path(__file__).parents[2] / "docs/how-to/run-durably-on-temporal.md").read_text("utf-8")
     [code] = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
@@ -460,6 +525,7 @@ async def test_drivers_are_killed_at_random_moments_and_no_finished_call_is_repe
         assert all(begun[call] == times for call, times in settled.items()), "finished calls are not repeated"
         assert all(times <= 1 for call, times in begun.items() if call.startswith("pay"))
         assert all(times <= 1 + kills_of_run for times in begun.values())
+        await replay(await fetch_history(runtime, run))
         _, why, text, *results = lines(tmp_path, "finish")[-1].split()
         told = Counter(results)
         assert (why, text, told["look:ok"]) == ("stop", "done", 4)

@@ -207,7 +207,8 @@ class TemporalConnection:
             with suppress(ConfigError, NotFound):
                 await self.request(lambda _: handle.fail(ApplicationError(kind, type=kind, non_retryable=True)))
 
-        self.submit(fail)
+        if self._session is not None:
+            self.submit(fail)
 
     async def request(self, send: Callable[[Client], Awaitable[T]]) -> T:
         """Send a request. Repeat it for a while if the server does not answer; it must be idempotent.

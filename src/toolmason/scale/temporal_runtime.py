@@ -10,7 +10,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import partial
@@ -254,7 +254,7 @@ class _TemporalRun:
             # It may have had an effect: the workflow keeps it as interrupted.
             self.connection.fail_later(activity, "Interrupted")
             raise
-        if not await self.connection.run(lambda: self.connection.complete(activity, dumped)):
+        if not await self.connection.run(lambda: self._complete(effect.key, activity, dumped)):
             raise RunTaken(self.run, 0.0)
         return outcome
 
@@ -414,6 +414,15 @@ class _TemporalRun:
                 return decision, None
             return decision, await self._receive(arrival)
 
+    async def _complete(self, key: str, activity: AsyncActivityHandle, outcome: Any) -> bool:
+        """Record the outcome of an effect. Return False if this process has lost the run."""
+        if await self.connection.complete(activity, outcome):
+            return True
+        # The server may have recorded it, if only its answer was lost with the connection.
+        _, pages = await self.load(self.workflow_id)
+        known = next(effect for page in pages for effect in page.effects if effect.key == key)
+        return known.state in ("done", "waits") and known.outcome == outcome
+
     async def _receive(self, arrival: Arrival) -> AsyncActivityHandle:
         try:
             async with asyncio.timeout(self.connection.lease):
@@ -450,8 +459,9 @@ class _TemporalRun:
 
         async def release() -> None:
             if self.hold is not None:
-                await self._send_update(RunWorkflow.release, self.holder)
-                await self.connection.complete(self.hold, None)
+                with suppress(ConfigError):  # the record of the run is complete, and the lease expires
+                    await self._send_update(RunWorkflow.release, self.holder)
+                    await self.connection.complete(self.hold, None)
 
         return self.connection.submit(release)
 
