@@ -2,6 +2,7 @@
 
 At the POINT-th thing that happens (a request begins or ends, a call begins or ends) the process kills itself. POINT 0
 is never. If another process drives the run, this one waits for it. POINT `pause` asks for approval; `resume` gets it.
+POINT `first` and `second` are workers that drive the runs of the queue RUN.
 """
 
 import asyncio
@@ -10,13 +11,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from itertools import count
 from pathlib import Path
 
 from toolmason import Allow, Chat, Toolbox, tool
 from toolmason.errors import RunTaken
 from toolmason.models.scripted import ScriptedModel
-from toolmason.scale import TemporalRuntime
+from toolmason.scale import TemporalRuntime, TemporalWorker
 from toolmason.scale.temporal_connection import TemporalConnection
 
 ADDRESS, RUN, FOLDER, POINT = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]
@@ -110,9 +112,40 @@ async def approve(runtime: TemporalRuntime) -> None:
     note(f"finish {reply.finish} {reply.text}")
 
 
+async def serve(runtime: TemporalRuntime) -> None:
+    """Drive the runs of a queue, as worker POINT. The first worker that pays for a run holds until it is killed."""
+
+    @tool(read_only=True)
+    def wait(n: int) -> str:
+        """Wait."""
+        note(f"begin wait {POINT} {os.getpid()}")
+        while len(lines_of("begin wait")) < n:
+            time.sleep(0.05)
+        return "waited"
+
+    def serve_answer(request):
+        done = [result.name for message in request.messages for result in message.results]
+        if "erase" in done:
+            return "erased"
+        if "Erase" in request.messages[0].text:
+            return [("erase", {"name": "a"})]
+        return [[("pay", {"n": 1})], [("wait", {"n": 2})], "done"][len(done)]
+
+    box = Toolbox(pay, wait, erase, approval_key="a key of a decent size")
+    chat = Chat(ScriptedModel([serve_answer] * 99), box, runtime=runtime)
+    await TemporalWorker(chat, runtime).run()
+
+
+def lines_of(word: str) -> list[str]:
+    return [line for line in (FOLDER / "log").read_text().splitlines() if line.startswith(word)]
+
+
 async def main() -> None:
     TemporalConnection.request = request
-    runtime = TemporalRuntime(ADDRESS, lease=3)
+    queue = RUN if POINT in ("first", "second") else "toolmason"
+    runtime = TemporalRuntime(ADDRESS, lease=3, queue=queue)
+    if POINT in ("first", "second"):
+        await serve(runtime)
     await (approve if POINT in ("pause", "resume") else drive)(runtime)
     runtime.close()
 

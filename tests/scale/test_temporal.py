@@ -23,8 +23,9 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from toolmason import Allow, Chat, Limits, Toolbox, WindowMemory, tool
 from toolmason.chat import Completed, NotExecuted
 from toolmason.errors import ConfigError, RunTaken
+from toolmason.extend import ApprovalRequest
 from toolmason.models.scripted import ScriptedModel
-from toolmason.scale import TemporalRuntime
+from toolmason.scale import TemporalRuntime, TemporalWorker
 from toolmason.scale.temporal_workflow import RunWorkflow
 
 KILLS = int(os.environ.get("KILLS") or 8)
@@ -472,7 +473,7 @@ async def find_when_listed(runtime, prefix):
 
 async def test_the_example_of_the_docs_runs(server):
     page = (Path(__file__).parents[2] / "docs/how-to/run-durably-on-temporal.md").read_text("utf-8")
-    [code] = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    code = "\n".join(re.findall(r"```text\n(.*?)```", page, re.DOTALL))
     compiled = compile(code.replace("localhost:7233", server.address), "page", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
     await eval(compiled, {})  # noqa: S307 - the page has top-level `await`, and its own asserts
@@ -503,6 +504,31 @@ async def find_done(runtime, run):
         effects = await runtime.effects(run)
         return {f"{e.name} {e.arguments['n']}" for e in effects if e.state == "done" and "n" in e.arguments}
     return set()
+
+
+async def test_a_run_that_a_worker_cannot_drive_says_why_and_can_be_started_again(server, run):
+    runtime = TemporalRuntime(server.address, lease=3, queue=f"queue of {run}")
+    worker = TemporalWorker(Chat(ScriptedModel([]), runtime=runtime), runtime)
+    working = asyncio.ensure_future(worker.run())
+
+    await runtime.start(run, "go")
+    while (error := (await runtime.run(run)).facts.get("error")) is None:  # noqa: ASYNC110 - the server reports it later
+        await asyncio.sleep(0.05)
+    worker.chat = Chat(ScriptedModel(["yes"]), runtime=runtime)
+    await runtime.start(run, "go")
+    await until_state(runtime, run, "stop")
+
+    assert "the script has 0 turns" in error
+    assert "error" not in (await runtime.run(run)).facts
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    runtime.close()
+
+
+def test_a_worker_for_no_runs_is_refused(runtime):
+    with pytest.raises(ConfigError, match="max_runs=0"):
+        TemporalWorker(Chat(ScriptedModel([])), runtime, max_runs=0)
 
 
 @pytest.mark.timeout(60 + 20 * KILLS)
@@ -547,6 +573,55 @@ def test_a_pending_approval_is_decided_and_resumed_in_another_process(start, tmp
     assert codes == [0, 0, 0]
     assert lines(tmp_path, "erase") == ["erase a"]
     assert lines(tmp_path, "finish")[1:] == ["finish stop erased a"] * 2
+
+
+async def until_state(runtime, run, state):
+    while (await runtime.run(run)).state != state:  # noqa: ASYNC110 - another process decides
+        await asyncio.sleep(0.05)
+
+
+async def test_another_worker_goes_on_with_the_run_of_a_worker_that_was_killed(start, server, tmp_path, run):
+    queue = f"queue of {run}"
+    workers = [start(queue, "first"), start(queue, "second")]
+    runtime = TemporalRuntime(server.address, lease=3, queue=queue)
+
+    await runtime.start(run, "go")
+    await runtime.start(run, "go")
+    while not (begun := lines(tmp_path, "begin wait")):  # noqa: ASYNC110 - another process decides
+        await asyncio.sleep(0.02)
+    os.kill(int(begun[0].split()[-1]), signal.SIGKILL)
+    await until_state(runtime, run, "stop")
+
+    assert count_begun(tmp_path)["pay 1"] == 1
+    assert len({line.split()[2] for line in lines(tmp_path, "begin wait")}) == 2
+    runtime.close()
+    end(workers)
+
+
+async def test_a_worker_resumes_a_run_after_a_decision(start, server, tmp_path, run):
+    queue = f"queue of {run}"
+    workers = [start(queue, "first")]
+    runtime = TemporalRuntime(server.address, lease=3, queue=queue)
+
+    await runtime.start(run, "Erase a.")
+    await until_state(runtime, run, "pending")
+    box = Toolbox(approval_key="a key of a decent size")
+    [pending] = (await runtime.run(run)).facts["saved"]["pending"]
+    await runtime.decide(run, [box.approvals.decide(ApprovalRequest.from_dict(pending), Allow())])
+    await until_state(runtime, run, "stop")
+
+    assert lines(tmp_path, "erase") == ["erase a"]
+    with pytest.raises(ConfigError, match="does not wait for approval"):
+        await runtime.decide(run, [])
+    runtime.close()
+    end(workers)
+
+
+def end(processes):
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.wait(10)
 
 
 async def test_a_run_goes_on_after_the_server_was_killed(tmp_path, run):

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from toolmason._core.values.remote_executor import RemoteCall, RemoteExecutor, ToolResources
     from toolmason.scale.ray_executor import RayExecutor, RayObject, get_executor
     from toolmason.scale.temporal_runtime import TemporalRuntime
+    from toolmason.scale.temporal_worker import TemporalWorker
 
 __all__ = [
     "RayExecutor",
@@ -17,6 +18,7 @@ __all__ = [
     "RemoteCall",
     "RemoteExecutor",
     "TemporalRuntime",
+    "TemporalWorker",
     "ToolResources",
     "get_executor",
 ]
@@ -27,5 +29,6 @@ __getattr__, __dir__ = lazy_names(
         "toolmason._core.values.remote_executor": ("RemoteCall", "RemoteExecutor", "ToolResources"),
         "toolmason.scale.ray_executor": ("RayExecutor", "RayObject", "get_executor"),
         "toolmason.scale.temporal_runtime": ("TemporalRuntime",),
+        "toolmason.scale.temporal_worker": ("TemporalWorker",),
     },
 )

@@ -24,6 +24,8 @@ except ImportError as missing:
 
 HOLD: Final = "hold"
 """Name of the activity that lasts as long as a driver holds the run."""
+DRIVE: Final = "drive"
+"""Name of the activity in which a worker drives a run."""
 NOT_STARTED: Final = "NotStarted"
 """Type of the failure of an activity whose work did not start."""
 PENDING: Final = "pending"
@@ -116,6 +118,19 @@ class RunFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class DriveRequest:
+    """Request that any worker of a task queue drives the run."""
+
+    run: str
+    queue: str
+    lease: float
+    message: dict[str, Any]
+    conversation: str | None = None
+    decisions: list[dict[str, Any]] = field(default_factory=list)
+    """Decisions about the calls that wait for approval."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
     """Record of a run without its effects."""
 
@@ -166,6 +181,8 @@ class RunWorkflow:
         self.facts: dict[str, Any] = {}
         self.effects: dict[str, EffectState] = {}
         self.driver: Acquisition | None = None
+        self.is_driven = False
+        """True while a worker drives the run, or has to."""
         self.running: set[str] = set()
         """IDs of the activities whose outcomes are awaited: of this driver, or of the last one."""
         self.tasks: set[asyncio.Task[None]] = set()
@@ -174,7 +191,7 @@ class RunWorkflow:
     async def run(self, previous: str) -> dict[str, Any]:
         """Wait until the run has ended. Return its facts."""
         del previous
-        await workflow.wait_condition(lambda: self.is_over and self.driver is None)
+        await workflow.wait_condition(lambda: self.is_over and self.driver is None and not self.is_driven)
         await workflow.wait_condition(workflow.all_handlers_finished)
         return {"finish": self.finish, **self.facts}
 
@@ -216,6 +233,32 @@ class RunWorkflow:
         """Let other drivers acquire the run. Not the end of the activity, which the workflow may process later."""
         if self._is_held_by(holder):
             self.driver = None
+
+    @workflow.update
+    def drive(self, request: DriveRequest) -> bool:
+        """Let a worker drive the run. Return False if one does already."""
+        if self.is_driven or self.driver is not None:
+            return False
+        self.is_driven = True
+        self.facts.pop("error", None)
+        self._start(self._drive(request))
+        return True
+
+    async def _drive(self, request: DriveRequest) -> None:
+        lease = timedelta(seconds=request.lease)
+        try:
+            # The next worker executes the run again, so that each effect is repeated only if it may be.
+            await workflow.execute_activity(
+                DRIVE,
+                request,
+                task_queue=request.queue,
+                start_to_close_timeout=_NO_LIMIT,
+                heartbeat_timeout=lease,
+                retry_policy=RetryPolicy(maximum_interval=lease),
+            )
+        except ActivityError as error:
+            self.facts = {**self.facts, "error": str(error.cause)}
+        self.is_driven = False
 
     @workflow.update
     def restore(self, page: RunPage) -> None:
