@@ -5,6 +5,8 @@ when the workflow changes: the change is versioned with `workflow.patched`, and 
 """
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,14 @@ async def test_a_history_of_another_workflow_is_noticed():
             scheduled["activityType"]["name"] = "tool other"
 
     assert "Nondeterminism" in str((await replay(json.dumps(history))).replay_failure)
+
+
+def test_the_sdk_is_loaded_only_by_the_code_that_needs_it():
+    code = "import sys; import toolmason.scale as scale; scale.RemoteCall; print('temporalio' in sys.modules)"
+
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert found.stdout.strip() == "False"
 
 
 def test_there_are_histories():
