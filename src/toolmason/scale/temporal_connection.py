@@ -53,7 +53,7 @@ class NotFound(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class _Session:
+class _ServerSession:
     """State of an open connection."""
 
     client: Client
@@ -73,7 +73,7 @@ class TemporalConnection:
         self.driver_queue = f"{queue}/driver/{uuid.uuid4().hex}"
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._session: _Session | None = None
+        self._session: _ServerSession | None = None
 
     # --- the thread ----------------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class TemporalConnection:
         """Start a coroutine in the thread of the connection."""
         return asyncio.run_coroutine_threadsafe(make(), self.get_session().loop)
 
-    def get_session(self) -> _Session:
+    def get_session(self) -> _ServerSession:
         """Return the open session."""
         if (session := self._session) is not None:
             return session
@@ -115,7 +115,7 @@ class TemporalConnection:
         with self._lock:
             if self._session is not None:
                 return
-            ready: Future[_Session] = Future()
+            ready: Future[_ServerSession] = Future()
             self._thread = threading.Thread(
                 target=lambda: asyncio.run(self._serve(ready)), name="toolmason-temporal", daemon=True
             )
@@ -132,7 +132,7 @@ class TemporalConnection:
                 session.loop.call_soon_threadsafe(session.stop.set)
                 self._thread.join()
 
-    async def _serve(self, ready: Future[_Session]) -> None:
+    async def _serve(self, ready: Future[_ServerSession]) -> None:
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 client = await Client.connect(self.address, namespace=self.namespace, **self.options)
@@ -146,7 +146,7 @@ class TemporalConnection:
             ready.set_exception(failure)
             return
         loop = asyncio.get_running_loop()
-        session = _Session(client, loop, asyncio.Event())
+        session = _ServerSession(client, loop, asyncio.Event())
         receive = _make_activity(session)
         runs = Worker(
             client,
@@ -165,7 +165,7 @@ class TemporalConnection:
             await session.stop.wait()
             beating.cancel()
 
-    async def _beat(self, session: _Session) -> None:
+    async def _beat(self, session: _ServerSession) -> None:
         """Show the server that this process lives. A failure means that the server has ended the activity."""
         while True:
             await asyncio.sleep(self.lease / 4)
@@ -241,7 +241,7 @@ class TemporalConnection:
         return ConfigError(f"Temporal at {self.address!r} does not accept a request of a run: {why}. Check the server.")
 
 
-def _make_activity(session: _Session) -> Callable[..., Any]:
+def _make_activity(session: _ServerSession) -> Callable[..., Any]:
     """Return the activity that hands itself to the code that waits for it, and is completed by this code later."""
 
     @activity.defn(dynamic=True)
