@@ -17,7 +17,18 @@ from toolmason._core.run.metrics import METRICS
 SCOPE = "toolmason"
 SPAN_NAMES = (
     *("invoke_agent", "chat", "execute_tool", "retry", "approve", "wait_for_slot", "wait_for_process"),
-    *("run_in_process", "effect", "connect", "POST", "tools/call", "tools/list", "prompts/list", "prompts/get"),
+    *(
+        "run_in_process",
+        "run_on_ray",
+        "run_on_executor",
+        "effect",
+        "connect",
+        "POST",
+        "tools/call",
+        "tools/list",
+        "prompts/list",
+        "prompts/get",
+    ),
     *("resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe"),
     *("completion/complete", "ping", "tasks/get", "tasks/update", "tasks/cancel"),
 )

@@ -107,6 +107,15 @@ def burn(rounds: int) -> int:
     return total
 
 
+@tool
+def current_trace() -> str:
+    """Return the trace that spans of this process would belong to."""
+    from opentelemetry.trace import get_current_span
+
+    found = get_current_span().get_span_context()
+    return f"{found.trace_id:032x}-{found.span_id:016x}"
+
+
 @tool(cpus=64)
 def too_large() -> str:
     """Need more CPUs than there are."""

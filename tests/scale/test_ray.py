@@ -124,6 +124,14 @@ async def test_progress_comes_back_in_order(executor):
     assert seen == ["step 1", "step 2", "step 3"]
 
 
+async def test_a_worker_belongs_to_the_trace_of_its_call(executor, spans):
+    result = await Toolbox(ray_tools.current_trace, executor=executor).call("current_trace", {})
+
+    call, run = spans.one("execute_tool current_trace"), spans.one("run_on_ray current_trace")
+    assert spans.tree() == ["execute_tool current_trace", "  run_on_ray current_trace"]
+    assert result.text == f"{call.context.trace_id:032x}-{run.context.span_id:016x}"
+
+
 async def test_a_hung_tool_is_killed_at_its_deadline(executor, tmp_path):
     box = Toolbox(ray_tools.hang, executor=executor, timeout=3)
     calls = asyncio.ensure_future(box.call("hang", {"folder": str(tmp_path)}))

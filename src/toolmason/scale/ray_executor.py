@@ -22,7 +22,6 @@ from typing_extensions import override
 
 from toolmason._core.run.processes import WorkerDied, unpickle_error_chain
 from toolmason._core.run.slots import Semaphore
-from toolmason._core.run.tracing import open_span
 from toolmason._core.values.remote_executor import RemoteCall, RemoteExecutor, StoredValue
 from toolmason._explain import explain_arguments
 from toolmason._text import clip, safe_str
@@ -161,8 +160,7 @@ class RayExecutor(RemoteExecutor):
         needs = call.resources
         # An actor has its resources for life, so a tool with its own runs as a task.
         in_actor = self._slots is not None and needs.cpus is needs.gpus is needs.memory is None
-        with open_span(f"run_on_ray {call.name}", {"gen_ai.tool.name": call.name}):
-            return await (self._run_in_actor(ray, call) if in_actor else self._run_task(ray, call))
+        return await (self._run_in_actor(ray, call) if in_actor else self._run_task(ray, call))
 
     async def _run_task(self, ray: Any, call: RemoteCall) -> Any:
         needs = call.resources

@@ -116,7 +116,7 @@ async def run_attempt(attempt: Attempt, *, in_span: bool = False) -> Any:
         return await _run_in_process(attempt, loop)
     if attempt.runs_on != "loop":
         if isinstance(attempt.runs_on, RemoteExecutor):
-            return await _await_on_loop(attempt.runs_on.run(_make_remote_call(attempt)), attempt)
+            return await _run_remotely(attempt, attempt.runs_on)
         started = loop.time()
         value = await (_run_in_thread if attempt.runs_on == "thread" else _run_in_executor)(attempt, loop)
         if not inspect.isawaitable(value):
@@ -320,6 +320,12 @@ class RaisedInThread(Exception):
     def __init__(self, error: BaseException) -> None:
         super().__init__()
         self.error = error
+
+
+async def _run_remotely(attempt: Attempt, executor: RemoteExecutor) -> Any:
+    """Run a tool on an executor, which ends the work if the deadline passes."""
+    with open_span(f"run_on_{executor.kind or 'executor'} {attempt.name}", {"gen_ai.tool.name": attempt.name}):
+        return await _await_on_loop(executor.run(_make_remote_call(attempt)), attempt)
 
 
 def _make_remote_call(attempt: Attempt) -> RemoteCall:
