@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from toolmason._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from toolmason._core.values.remote_executor import RemoteCall, RemoteExecutor, ToolResources
-    from toolmason.scale.ray_executor import RayExecutor, RayObject, get_executor
+    from toolmason._core.values.remote_executor import RemoteCall, RemoteExecutor, StoredValue, ToolResources
+    from toolmason.scale.ray_executor import RayExecutor, RayObject
     from toolmason.scale.temporal_runtime import TemporalRuntime
     from toolmason.scale.temporal_worker import TemporalWorker
 
@@ -17,17 +17,17 @@ __all__ = [
     "RayObject",
     "RemoteCall",
     "RemoteExecutor",
+    "StoredValue",
     "TemporalRuntime",
     "TemporalWorker",
     "ToolResources",
-    "get_executor",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "toolmason._core.values.remote_executor": ("RemoteCall", "RemoteExecutor", "ToolResources"),
-        "toolmason.scale.ray_executor": ("RayExecutor", "RayObject", "get_executor"),
+        "toolmason._core.values.remote_executor": ("RemoteCall", "RemoteExecutor", "StoredValue", "ToolResources"),
+        "toolmason.scale.ray_executor": ("RayExecutor", "RayObject"),
         "toolmason.scale.temporal_runtime": ("TemporalRuntime",),
         "toolmason.scale.temporal_worker": ("TemporalWorker",),
     },

@@ -95,7 +95,7 @@ class RayExecutor(RemoteExecutor):
         """Connect to the cluster, or start one on this machine. Return the module `ray`. Blocks for some seconds.
 
         Raises:
-            ConfigError: there is no such cluster, or its versions differ.
+            ConfigError: no cluster answers at the address, or its versions differ.
         """
         with self._lock:
             if self._ray is None:
@@ -295,7 +295,6 @@ def _check_reachable(address: str) -> None:
 
 
 @lru_cache(maxsize=1)
-def get_executor(kind: str) -> RayExecutor:
+def get_ray_executor() -> RayExecutor:
     """Return the executor of this program for tools with `runs_on="ray"` in a toolbox without one."""
-    del kind
     return RayExecutor()

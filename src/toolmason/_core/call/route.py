@@ -204,7 +204,7 @@ def _choose_place(wanted: RunsOn | None, compiled: CompiledTool, chain: PolicyCh
     if wanted == "ray":
         matching = [executor for executor in found if executor.kind == wanted]
         # By name: the core must not know the packages that stand on it.
-        return matching[0] if matching else import_module("toolmason.scale").get_executor(wanted)
+        return matching[0] if matching else import_module("toolmason.scale.ray_executor").get_ray_executor()
     if found and compiled.function is not None:
         return found[0]
     return "thread" if compiled.kind == "sync" else "loop"
