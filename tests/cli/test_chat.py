@@ -14,7 +14,7 @@ import pytest
 
 from cli.sample_tools import LISTENING
 from fork_server import COMMAND
-from toolmason.cli.commands.chat import MODEL_BY_VARIABLE, choose_model
+from toolmason.cli.commands.ask_model.chat import MODEL_BY_VARIABLE, choose_model
 
 ROOT = Path(__file__).parents[2]
 SHOP = str(ROOT / "examples" / "shop.py") + ":box"

@@ -11,7 +11,7 @@ from chat.simulated_replies import stream
 from fork_server import COMMAND
 from models.server import provider
 from models.server import stream as streamed
-from toolmason.cli.commands.chat import MODEL_BY_VARIABLE
+from toolmason.cli.commands.ask_model.chat import MODEL_BY_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 SHOP = str(ROOT / "examples" / "shop.py") + ":box"

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from toolmason import Chat, Limits, Toolbox, tool
-from toolmason.cli.commands.chat import print_reply, send_and_show
+from toolmason.cli.commands.ask_model.chat import print_reply, send_and_show
 from toolmason.testing import ScriptedModel
 
 

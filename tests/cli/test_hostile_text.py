@@ -202,4 +202,4 @@ def test_only_one_module_of_the_command_prints():
     }
 
     # `check` styles parts of a line, each of which it escapes.
-    assert found == {"output.py", "commands/check.py"}
+    assert found == {"output.py", "commands/check_tools/check.py"}

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from toolmason.cli.commands.serve import command
+from toolmason.cli.commands.use_tools.serve import command
 
 DESK = """
 from toolmason import Toolbox, tool

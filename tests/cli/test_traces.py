@@ -8,7 +8,7 @@ import click
 import pytest
 
 from house.source import ROOT
-from toolmason.cli.commands.chat import tracing
+from toolmason.cli.commands.ask_model.chat import tracing
 
 ASK = (f"{ROOT}/examples/shop.py:box", "What is the price of 3 TEA-01?", "--model", "offline")
 

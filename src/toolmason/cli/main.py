@@ -36,8 +36,9 @@ GROUPS = {
         "lock": "Write the approved definitions to a lock file.",
     },
 }
-COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
-"""Subcommands and their help lines; the module of the same name defines `command`."""
+FOLDERS = {"Use tools": "use_tools", "Ask a model": "ask_model", "Check tools": "check_tools"}
+COMMANDS = {name: FOLDERS[heading] for heading, group in GROUPS.items() for name in group}
+"""Subcommands and their folders; the module of the same name defines `command`."""
 
 # Exit codes.
 OK = 0
@@ -87,7 +88,7 @@ class _LazyGroup(SuggestingGroup):
         if cmd_name not in COMMANDS:
             return None
         import_module("toolmason.cli.output").escape_unhandled()
-        found: click.Command = import_module(f"toolmason.cli.commands.{cmd_name}").command
+        found: click.Command = import_module(f"toolmason.cli.commands.{COMMANDS[cmd_name]}.{cmd_name}").command
         return found
 
     def invoke(self, ctx: click.Context) -> Any:

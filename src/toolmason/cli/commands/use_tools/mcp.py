@@ -20,9 +20,9 @@ from toolmason._text import pluralize
 from toolmason.build.compare.comparison import ToolDiff
 from toolmason.build.compare.listing import Listings, listings_of
 from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, write
-from toolmason.cli.commands.call import call_options, run_call
-from toolmason.cli.commands.diff import print_server_changes
-from toolmason.cli.commands.list import print_box
+from toolmason.cli.commands.check_tools.diff import print_server_changes
+from toolmason.cli.commands.use_tools.call import call_options, run_call
+from toolmason.cli.commands.use_tools.list import print_box
 from toolmason.cli.main import DRIFT, NOT_FOUND, TOOL_ERROR, SuggestingGroup, examples
 from toolmason.cli.output import echo, print_json
 from toolmason.cli.targets import connect_servers, fail, fail_if_down, get_tool

@@ -16,7 +16,7 @@ from toolmason._text import pluralize
 from toolmason.build.compare.comparison import ToolDiff
 from toolmason.build.compare.listing import Listings, listings_of
 from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, retarget, write
-from toolmason.cli.commands.diff import print_changes, print_server_changes
+from toolmason.cli.commands.check_tools.diff import print_changes, print_server_changes
 from toolmason.cli.main import DRIFT, NOT_FOUND, examples
 from toolmason.cli.output import echo, print_json
 from toolmason.cli.targets import fail, load_servers, load_toolbox
@@ -39,7 +39,7 @@ def command(targets: tuple[str, ...], file: str, servers: tuple[str, ...], *, ch
     approved definitions of its servers are checked as well.
     """
     if servers:
-        from toolmason.cli.commands.mcp import approve_servers  # noqa: PLC0415 - it loads the MCP SDK
+        from toolmason.cli.commands.use_tools.mcp import approve_servers  # noqa: PLC0415 - it loads the MCP SDK
 
         defined = _load_servers(targets)
         approve_servers([server for server, _ in defined], servers, file, {s.name: target for s, target in defined})
@@ -84,7 +84,7 @@ class _Found:
         """Return the differences between the approved definitions of each server and the current ones."""
         if not self.servers:
             return {}
-        from toolmason.cli.commands.mcp import find_drift  # noqa: PLC0415 - it loads the MCP SDK
+        from toolmason.cli.commands.use_tools.mcp import find_drift  # noqa: PLC0415 - it loads the MCP SDK
 
         return {name: find_drift(locked, server) for name, (server, _) in self.servers.items()}
 

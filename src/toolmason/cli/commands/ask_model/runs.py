@@ -16,8 +16,8 @@ from toolmason.chat.chat import Chat
 from toolmason.chat.durable.effects import Completed, NotExecuted
 from toolmason.chat.durable.export import export_journal
 from toolmason.chat.durable.journal import EffectRecord, RunRecord, StoreRuntime
-from toolmason.cli.commands.chat import write_page
-from toolmason.cli.commands.run import DEFAULT_JOURNAL, execute_run, is_database, open_runtime
+from toolmason.cli.commands.ask_model.chat import write_page
+from toolmason.cli.commands.ask_model.run import DEFAULT_JOURNAL, execute_run, is_database, open_runtime
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE, SuggestingGroup, examples
 from toolmason.cli.output import echo, print_json, print_rows
 from toolmason.cli.targets import fail, load_toolbox

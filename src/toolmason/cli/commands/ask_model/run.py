@@ -13,7 +13,7 @@ import click
 from toolmason.chat.chat import Chat
 from toolmason.chat.durable.journal import SqliteRuntime, StoreRuntime
 from toolmason.chat.send_options import MessageInput
-from toolmason.cli.commands.chat import (
+from toolmason.cli.commands.ask_model.chat import (
     choose_and_announce_model,
     make_chat,
     model_options,

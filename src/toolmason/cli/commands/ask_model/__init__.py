@@ -1,0 +1,1 @@
+"""Commands that run tools with a model."""

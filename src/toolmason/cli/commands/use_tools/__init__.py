@@ -1,0 +1,1 @@
+"""Commands that list, call and serve tools."""
