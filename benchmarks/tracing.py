@@ -16,7 +16,7 @@ from samples import TWO_INTS
 from toolmason import Toolbox, tool
 from toolmason._core.run.tracing import TraceApi
 
-CHECK = "if route.hooks or (TRACE_API in LOADED_MODULES and OTEL.module._TRACER_PROVIDER):"
+CHECK = "if route.hooks or (OTEL._TRACER_PROVIDER and TRACE_API in LOADED_MODULES):"
 OFF_LIMIT, ON_LIMIT = 1.01, 60.0
 """Maximum ratio of a call that is not traced, and maximum µs that spans and metrics add to one that is."""
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from time import perf_counter
-from types import ModuleType
 from typing import Any, Final, Literal, Self
 
 from pydantic_core import to_json
@@ -38,17 +37,13 @@ _MAX_CARRIER_CHARS: Final = 8192
 
 
 class TraceApi:
-    """The API's module, for the check of each call: reading its attribute costs a third of a look-up by name.
+    """The variables of the API's module, for the check of each call: one look-up instead of two.
 
-    It is read only if the module is loaded; until then, a stand-in passes the check.
+    Until `is_tracing` has seen the module, the provider is a stand-in that passes the check.
     """
 
-    __slots__ = ("module",)
-
     def __init__(self) -> None:
-        stand_in: Any = ModuleType("unknown")  # a module, because the interpreter reads those fastest
-        stand_in._TRACER_PROVIDER = True  # noqa: SLF001 - the name that the API has
-        self.module = stand_in
+        self._TRACER_PROVIDER: Any = True
 
 
 OTEL: Final = TraceApi()
@@ -57,7 +52,7 @@ OTEL: Final = TraceApi()
 def is_tracing() -> bool:
     """Return True if the program has set a tracer provider."""
     if (module := LOADED_MODULES.get(TRACE_API)) is not None:
-        OTEL.module = module
+        OTEL.__dict__ = vars(module)
     return getattr(module, PROVIDER, None) is not None
 
 

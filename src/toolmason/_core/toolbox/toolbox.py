@@ -265,7 +265,7 @@ class Toolbox:
             if isinstance(found, ToolCallError):
                 return self._calls.run_unknown(make_call(call_id, name, arguments), options, found)
             route = found
-        if route.hooks or (TRACE_API in LOADED_MODULES and OTEL.module._TRACER_PROVIDER):
+        if route.hooks or (OTEL._TRACER_PROVIDER and TRACE_API in LOADED_MODULES):
             return self._calls.run(route, make_call(call_id, name, arguments), options)
         return (route.runner if self._run is None else route.run_runner)(call_id, arguments, options)
 
