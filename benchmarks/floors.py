@@ -2,7 +2,9 @@
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Awaitable, Callable
+from queue import SimpleQueue
 from typing import Any, NotRequired
 
 import anyio.to_thread
@@ -113,5 +115,25 @@ def hop_by_asyncio(sample: Sample) -> Call:
 
     async def call(text: str) -> str:
         return await asyncio.to_thread(work, text)
+
+    return call
+
+
+def hop_alone(sample: Sample) -> Call:
+    """Make the cheapest hop: a thread that waits at a queue, without limits, context, deadlines or cancellation."""
+    work, tasks = plain(sample), SimpleQueue()
+
+    def serve() -> None:
+        while True:
+            text, loop, future = tasks.get()
+            loop.call_soon_threadsafe(future.set_result, work(text))
+
+    threading.Thread(target=serve, daemon=True).start()
+
+    async def call(text: str) -> str:
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        tasks.put((text, loop, future))
+        return await future
 
     return call

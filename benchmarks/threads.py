@@ -26,6 +26,7 @@ def table(rounds: int, *, with_peers: bool) -> list[Table]:
         contenders = [
             Contender("floor: anyio.to_thread", floors.hop_by_anyio(sample)),
             Contender("asyncio.to_thread", floors.hop_by_asyncio(sample)),
+            Contender("a queue and a thread, without policy", floors.hop_alone(sample)),
             Contender("toolmason, timeout=None", ours.in_thread(sample, timeout=None), HOP_LIMIT),
             Contender("toolmason, all defaults", ours.in_thread(sample), HOP_LIMIT),
         ]
