@@ -44,6 +44,21 @@ def test_ctrl_c_ends_a_single_run_that_waits_for_the_model(terminal, words):
         assert_ended_well(shell, shell.interrupt())
 
 
+def test_ctrl_c_ends_a_resumed_run_which_can_be_resumed_again(terminal, office):
+    with silent_address() as (port, wait):
+        server = ("--model", "ollama:m", "--base-url", f"http://127.0.0.1:{port}/v1")
+        first = terminal("run", "office:box", "Hi", "--durable", "waits.db", *server)
+        wait()
+        assert_ended_well(first, first.interrupt())
+
+        for _ in range(2):
+            shell = terminal("runs", "resume", "waits.db")
+            wait()
+
+            assert_ended_well(shell, shell.interrupt())
+    (office / "waits.db").unlink()
+
+
 def test_ctrl_c_cancels_a_run_that_waits_for_the_model_and_the_chat_goes_on(terminal):
     with silent_address() as (port, wait):
         shell = terminal("chat", "office:box", "--model", "ollama:m", "--base-url", f"http://127.0.0.1:{port}/v1")
