@@ -18,10 +18,12 @@ from toolmason.errors import Abort, ConfigError, ModelError, ToolCallError, Tool
 GROUPS = {
     "Use tools": {
         "call": "Call one tool.",
+        "install": "Let a program such as Claude or Cursor use the tools of a target.",
         "list": "List the tools, prompts and resources of a target.",
         "mcp": "Inspect MCP servers and use their tools.",
         "new": "Write a starter project.",
         "serve": "Serve the tools of a target over MCP.",
+        "uninstall": "Undo an installation.",
     },
     "Ask a model": {
         "chat": "Chat with a model that calls the tools of a target.",
@@ -39,6 +41,8 @@ GROUPS = {
 FOLDERS = {"Use tools": "use_tools", "Ask a model": "ask_model", "Check tools": "check_tools"}
 COMMANDS = {name: FOLDERS[heading] for heading, group in GROUPS.items() for name in group}
 """Subcommands and their folders; the module of the same name defines `command`."""
+MODULES = {"uninstall": "install"}
+"""Subcommands of the modules of others, which define a command of this name."""
 
 # Exit codes.
 OK = 0
@@ -88,7 +92,8 @@ class _LazyGroup(SuggestingGroup):
         if cmd_name not in COMMANDS:
             return None
         import_module("toolmason.cli.output").escape_unhandled()
-        found: click.Command = import_module(f"toolmason.cli.commands.{COMMANDS[cmd_name]}.{cmd_name}").command
+        module = import_module(f"toolmason.cli.commands.{COMMANDS[cmd_name]}.{MODULES.get(cmd_name, cmd_name)}")
+        found: click.Command = getattr(module, cmd_name if cmd_name in MODULES else "command")
         return found
 
     def invoke(self, ctx: click.Context) -> Any:

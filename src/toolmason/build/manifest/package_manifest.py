@@ -299,8 +299,8 @@ def build_for_wheel(folder: Path, exclude: Sequence[str], *, report: Callable[[s
     return built
 
 
-def write_file(file: Path, data: bytes) -> bool:
-    """Write a file atomically; return True if its content changed.
+def write_file(file: Path, data: bytes, mode: int | None = None) -> bool:
+    """Write a file atomically, with these permissions if given; return True if its content changed.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -309,6 +309,7 @@ def write_file(file: Path, data: bytes) -> bool:
     try:
         if file.is_file() and file.read_bytes() == data:
             return False
+        temp_path.touch(0o666 if mode is None else mode)
         temp_path.write_bytes(data)
         temp_path.replace(file)
     except OSError as error:

@@ -32,9 +32,17 @@ STATE_KEY_VARIABLE = "TOOLMASON_STATE_KEY"
 @click.option("--path", default="/mcp", show_default=True, help="HTTP path of the endpoint.")
 @click.option("--allowed-host", multiple=True, help="Host name that clients use. Can be repeated.")
 @click.option("--allowed-origin", multiple=True, help="Origin of web pages that may call. Can be repeated.")
+@click.option("--folder", type=click.Path(exists=True, file_okay=False), help="Folder to work in, instead of this one.")
 @click.option("--replicas", is_flag=True, help="Other processes answer requests of the same clients.")
 @click.pass_context
-def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio", "http"], **options: Any) -> None:
+def command(
+    ctx: click.Context,
+    /,
+    target: str | None,
+    transport: Literal["stdio", "http"],
+    folder: str | None,
+    **options: Any,
+) -> None:
     """Serve the tools of TARGET, or of installed plugins, over MCP until interrupted.
 
     Over HTTP, clients need a bearer token if the variable TOOLMASON_TOKEN is set. TOOLMASON_STATE_KEY is the key that
@@ -44,6 +52,8 @@ def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio
     from toolmason.mcp_server.serve import LOOPBACK_NAMES, serve  # noqa: PLC0415 - as above
     from toolmason.mcp_server.stdio.pipes import redirect_standard_streams  # noqa: PLC0415 - as above
 
+    if folder is not None:
+        os.chdir(folder)
     # Output of the target while loading is not for the client, and the client's input is not for the target.
     with redirect_standard_streams() if transport == "stdio" else nullcontext():
         box = load_toolbox(target, logs_failures=True)
