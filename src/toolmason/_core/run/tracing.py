@@ -46,7 +46,7 @@ class TraceApi:
         self._TRACER_PROVIDER: Any = True
 
 
-OTEL: Final = TraceApi()
+OTEL: Final[Any] = TraceApi()
 
 
 def is_tracing() -> bool:
