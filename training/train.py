@@ -156,24 +156,24 @@ class Rows:
         return batches
 
     def collate(self, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the token IDs, and a mask of the tokens of the replies."""
+        """Return the token IDs, and the places of the tokens of the replies among all tokens."""
         width = int(self.lengths[rows].sum(1).max())
         ids = np.zeros((len(rows), width), np.int64)
-        is_reply = np.zeros((len(rows), width), bool)
+        places = []
         for index, row in enumerate(rows):
             prompt, reply = self.lengths[row]
             ids[index, : prompt + reply] = self.tokens[self.ends[row] - prompt - reply : self.ends[row]]
-            is_reply[index, prompt : prompt + reply] = True
-        return torch.from_numpy(ids), torch.from_numpy(is_reply)
+            places.append(np.arange(index * width + prompt, index * width + prompt + reply))
+        return torch.from_numpy(ids), torch.from_numpy(np.concatenate(places))
 
 
-def compute_loss(model: LlamaForCausalLM, ids: torch.Tensor, is_reply: torch.Tensor) -> torch.Tensor:
-    """Return the mean loss of the tokens of the replies."""
+def compute_loss(model: LlamaForCausalLM, ids: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Return the mean loss of the tokens at `places`."""
     # Rows are padded at the end, so that causal attention alone keeps the padding from the text.
     hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-    chosen = is_reply[:, 1:]
-    logits = model.lm_head(hidden[:, :-1][chosen]).float()
-    return torch.nn.functional.cross_entropy(logits, ids[:, 1:][chosen])
+    # Places and not a mask: a mask would make the CPU wait for the GPU.
+    logits = model.lm_head(hidden.flatten(0, 1).index_select(0, places - 1)).float()
+    return torch.nn.functional.cross_entropy(logits, ids.flatten().index_select(0, places))
 
 
 @torch.no_grad()
@@ -244,13 +244,14 @@ def main() -> None:
     parser.add_argument("--total-minutes", type=float, default=16)
     parser.add_argument("--resume", type=Path)
     parser.add_argument("--steps", type=int, default=10**9, help="stop after so many steps")
+    parser.add_argument("--eager", action="store_true", help="do not compile the layers")
     given = parser.parse_args()
     torch.manual_seed(0)
     model = load_base(given.data / "model.gguf")
     tokenizer = Tokenizer.from_file(str(given.data / "tokenizer.json"))
     adapters = adapt(model)
     parameters = [one for adapted in adapters.values() for one in (adapted.a, adapted.b)]
-    optimizer = torch.optim.AdamW(parameters, lr=PEAK_RATE, weight_decay=0.01, betas=(0.9, 0.98))
+    optimizer = torch.optim.AdamW(parameters, lr=PEAK_RATE, weight_decay=0.01, betas=(0.9, 0.98), fused=True)
     rows = Rows(given.data / "train.xz")
     step, epoch, spent, position = 0, 0, 0.0, 0
     if given.resume:
@@ -265,19 +266,22 @@ def main() -> None:
     )
     started, mean = time.time(), 0.0
     model.train()
+    if not given.eager:
+        for layer in model.model.layers:
+            layer.compile(dynamic=True)  # the layers share one compilation
     batches = rows.batches(np.random.default_rng(epoch))
     while time.time() - started < given.minutes * 60 and step < given.steps:
         if position == len(batches):
             epoch, position = epoch + 1, 0
             batches = rows.batches(np.random.default_rng(epoch))
-        ids, is_reply = rows.collate(batches[position])
+        ids, places = rows.collate(batches[position])
         progress = min(1.0, (spent + time.time() - started) / (given.total_minutes * 60))
         rate = (
             PEAK_RATE * min(1.0, (step + 1) / WARMUP_STEPS) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * progress)))
         )
         for group in optimizer.param_groups:
             group["lr"] = rate
-        loss = compute_loss(model, ids.to(DEVICE, non_blocking=True), is_reply.to(DEVICE, non_blocking=True))
+        loss = compute_loss(model, ids.to(DEVICE, non_blocking=True), places.to(DEVICE, non_blocking=True))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
@@ -304,6 +308,8 @@ def main() -> None:
     )
     write_adapter(adapters, given.out / "adapter.gguf")
     model.eval()
+    for layer in model.model.layers:
+        layer._compiled_call_impl = None  # generation has other shapes for each token
     print(score(model, tokenizer, json.loads((given.data / "held_out.json").read_text())), flush=True)
 
 
