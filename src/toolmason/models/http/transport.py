@@ -7,6 +7,7 @@ import itertools
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -21,10 +22,9 @@ from toolmason.models.http.sse import EventStream
 from toolmason.providers.codec import parse_error
 
 try:
-    import httpx2
+    import httpx2 as httpx2  # noqa: PLC0414 - re-exported
 except ImportError as missing:  # pragma: no cover - the test suite has it
     raise ImportError("Models need httpx2: pip install 'toolmason[models]'") from missing
-
 
 _REDIRECT_STATUS: Final = 300
 _ERROR_STATUS: Final = 400
@@ -35,6 +35,62 @@ MAX_STREAM_BYTES: Final = 4 * MAX_BODY_BYTES
 """Maximum size of a stream; each token may carry hundreds of bytes of overhead."""
 _ALLOWED_ENCODINGS: Final = ("", "identity", "gzip", "deflate")
 """Encodings with a bounded expansion ratio, applied once: a few bytes must not exhaust the memory."""
+
+
+class UnreadableBody(ValueError):
+    """The body of a response is too large, or has an encoding that was not requested."""
+
+
+class LoopClients:
+    """HTTP clients, one for each event loop, because a connection belongs to the loop that opened it."""
+
+    def __init__(self, *, keeps_cookies: bool = True, **options: Any) -> None:
+        self._options, self._keeps_cookies = options, keeps_cookies
+        self._clients: weakref.WeakKeyDictionary[Any, httpx2.AsyncClient] = weakref.WeakKeyDictionary()
+
+    def get(self) -> httpx2.AsyncClient:
+        """Return the client of the running event loop."""
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None or client.is_closed:
+            client = self._clients[loop] = httpx2.AsyncClient(**self._options)
+            if not self._keeps_cookies:
+                # A session of one user must not go with the request of another.
+                client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        return client
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+
+def check_encoding(response: httpx2.Response) -> None:
+    """Raise UnreadableBody if a response has an encoding that was not requested."""
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding not in _ALLOWED_ENCODINGS:
+        raise UnreadableBody(f"the response has the encoding {clip(encoding)!r}, which was not requested")
+
+
+def check_size(size: int, max_bytes: int) -> None:
+    """Raise UnreadableBody if a body exceeds its limit."""
+    if size > max_bytes:
+        raise UnreadableBody(f"the response exceeds {max_bytes:,} bytes")
+
+
+async def read_bounded(response: httpx2.Response, max_bytes: int) -> bytes:
+    """Return the decompressed body of a response.
+
+    Raises:
+        UnreadableBody: it is too large, or has an encoding that was not requested.
+    """
+    check_encoding(response)
+    content = bytearray()
+    async for piece in response.aiter_bytes():
+        content += piece
+        check_size(len(content), max_bytes)
+    return bytes(content)
 
 
 class Transport:
@@ -53,22 +109,13 @@ class Transport:
         self._retries = retries or Retries()
         self._sleep = sleep
         connect = 10.0 if timeout is None else min(timeout, 10.0)
-        self._options: dict[str, Any] = {"timeout": httpx2.Timeout(timeout, connect=connect), "proxy": proxy}
-        # A connection belongs to the event loop that opened it.
-        self._clients: weakref.WeakKeyDictionary[Any, httpx2.AsyncClient] = weakref.WeakKeyDictionary()
+        self._clients = LoopClients(timeout=httpx2.Timeout(timeout, connect=connect), proxy=proxy)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Strings that errors must not contain."""
         endpoint = self._endpoint
         return (endpoint.secret, *find_secrets(endpoint.url, endpoint.headers))
-
-    def _get_client(self) -> httpx2.AsyncClient:
-        loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None or client.is_closed:
-            client = self._clients[loop] = httpx2.AsyncClient(**self._options)
-        return client
 
     def _open_span(self, attempt: int = 0) -> ActiveSpan:
         """Return the span of one HTTP request. Path and query of the URL may hold a key, so it has only the host."""
@@ -88,7 +135,7 @@ class Transport:
         for name, field_headers in endpoint.field_headers.items():
             if body.get(name):
                 headers = join_headers(headers, field_headers)
-        client = self._get_client()
+        client = self._clients.get()
         content = to_json(body, inf_nan_mode="null")
         return client.send(client.build_request("POST", url, headers=headers, content=content), stream=True)
 
@@ -108,7 +155,7 @@ class Transport:
                 ):
                     response = await self._start(body, url, "application/json")
                     try:
-                        content = await self._read_body(response)
+                        content = await read_bounded(response, MAX_BODY_BYTES)
                     finally:
                         await response.aclose()
                     if span is not None:
@@ -116,7 +163,7 @@ class Transport:
                     if response.status_code >= _REDIRECT_STATUS:
                         raise self._make_status_error(response, content)
                 return self._parse_json(content)
-            except (ModelError, httpx2.RequestError) as error:
+            except (ModelError, UnreadableBody, httpx2.RequestError) as error:
                 model_error = self._to_model_error(error)
                 if not await self.wait_for_retry(model_error, attempt):
                     raise model_error from (error if model_error is not error else None)
@@ -136,7 +183,7 @@ class Transport:
                     if span is not None:
                         span.set({"http.response.status_code": response.status_code})
                     if response.status_code >= _REDIRECT_STATUS:
-                        raise self._make_status_error(response, await self._read_body(response))
+                        raise self._make_status_error(response, await read_bounded(response, MAX_BODY_BYTES))
                     async for piece in self._iterate_stream(response):
                         for event in stream.feed(piece):
                             yield event
@@ -144,7 +191,7 @@ class Transport:
                         yield event
                 finally:
                     await response.aclose()
-        except httpx2.RequestError as error:
+        except (UnreadableBody, httpx2.RequestError) as error:
             raise self._to_model_error(error) from error
 
     async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:
@@ -154,40 +201,20 @@ class Transport:
             await self._sleep(delay)
         return delay is not None
 
-    async def _read_body(self, response: httpx2.Response) -> bytes:
-        """Return a decompressed response."""
-        self._check_encoding(response)
-        content = bytearray()
-        async for piece in response.aiter_bytes():
-            content += piece
-            self._check_size(len(content), MAX_BODY_BYTES)
-        return bytes(content)
-
-    def _check_encoding(self, response: httpx2.Response) -> None:
-        encoding = response.headers.get("content-encoding", "").strip().lower()
-        if encoding not in _ALLOWED_ENCODINGS:
-            raise ModelError(
-                self._endpoint.provider, f"the response has the encoding {clip(encoding)!r}, which was not requested"
-            )
-
-    def _check_size(self, size: int, max_bytes: int) -> None:
-        if size > max_bytes:
-            raise ModelError(self._endpoint.provider, f"the response exceeds {max_bytes:,} bytes")
-
     async def _iterate_stream(self, response: httpx2.Response) -> AsyncIterator[bytes]:
         """Yield a decompressed stream. Some servers do not name its type, so its beginning is checked then."""
         if "text/event-stream" not in response.headers.get("content-type", ""):
-            content = await self._read_body(response)
+            content = await read_bounded(response, MAX_BODY_BYTES)
             if not content.lstrip().startswith((b"data:", b"event:", b":")):
                 excerpt = clip(content.decode(errors="replace"), 200)
                 raise ModelError(self._endpoint.provider, f"expected a stream, got: {excerpt}")
             yield content
             return
-        self._check_encoding(response)
+        check_encoding(response)
         size = 0
         async for piece in response.aiter_bytes():
             size += len(piece)
-            self._check_size(size, MAX_STREAM_BYTES)
+            check_size(size, MAX_STREAM_BYTES)
             yield piece
 
     def _make_status_error(self, response: httpx2.Response, content: bytes) -> ModelError:
@@ -226,6 +253,8 @@ class Transport:
     def _to_model_error(self, error: Exception) -> ModelError:
         if isinstance(error, ModelError):
             return error
+        if isinstance(error, UnreadableBody):
+            return ModelError(self._endpoint.provider, str(error))
         description = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         retryable = isinstance(error, httpx2.TransportError)
         message = f"no response from {get_origin(self._endpoint.url)} ({description})"
@@ -233,6 +262,4 @@ class Transport:
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
+        await self._clients.aclose()
