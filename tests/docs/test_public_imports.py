@@ -10,7 +10,19 @@ PUBLIC = {
     "toolmason",
     *(
         f"toolmason.{name}"
-        for name in ("chat", "errors", "extend", "mcp", "models", "observe", "providers", "scale", "testing")
+        for name in (
+            "adapters",
+            "chat",
+            "errors",
+            "extend",
+            "mcp",
+            "models",
+            "observe",
+            "openapi",
+            "providers",
+            "scale",
+            "testing",
+        )
     ),
 }
 PAGES = [

@@ -20,11 +20,11 @@ FEWEST_LETTERS = 6
 """A heading with fewer says nothing that a reader could search for."""
 
 BUILT_IN = {name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)}
-OTHERS = {"FrozenInstanceError", "ServerFailure", "SystemExit", "UsageError"}
+OTHERS = {"FrozenInstanceError", "ServerFailure", "SystemExit", "UnreadableBody", "UnusablePart", "UsageError"}
 OURS = set(errors.__all__)
 RAISED = OURS | BUILT_IN | OTHERS
 """Calls of these build an error, or a part of one."""
-PARTS = {"ArgumentProblem": 1, "LimitExceeded": 1, "_fail": 2, "reject": 2}
+PARTS = {"ArgumentProblem": 1, "LimitExceeded": 1, "_fail": 2, "refuse": 1, "reject": 2}
 """What says more than one thing, and which of its arguments tells what is wrong."""
 LOGGED = {"_log.warning", "_log.error", "CALL_LOG.warning"}
 

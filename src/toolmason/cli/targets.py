@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
@@ -33,6 +35,8 @@ from toolmason.mcp_client.source import McpServer
 
 _SERVER_FAILURE: Final = "server %r %s: %s"
 """Log message about a server that cannot be used or refreshed."""
+API_VARIABLE: Final = "TOOLMASON_API"
+"""Start of the environment variables with the address (`_URL`) and the credentials (`_AUTH_<SCHEME>`) of an API."""
 _CONFIG_SUFFIXES: Final = frozenset({".json", ".toml", ".properties"})
 
 
@@ -80,6 +84,8 @@ def load_toolbox(target: str | None, *, logs_failures: bool = False, reports_ser
     # A target names all the tools that the command may use.
     config = config.without_servers()
     try:
+        if is_api_document(target):
+            return _load_api(target, config)
         if is_server_config(target):
             return connect_servers(Toolbox(*McpServer.from_config(target), config=config), reports=reports_servers)
         if is_manifest(target):
@@ -161,13 +167,44 @@ def load_servers(target: str) -> list[McpServer]:
 
 def is_server_config(target: str) -> bool:
     """Return True if a target is a JSON file with MCP servers, in the format of editors."""
+    data = _read_json_object(target)
+    return ("mcpServers" in data or "servers" in data) and "format" not in data and not _is_api(data)
+
+
+def is_api_document(target: str) -> bool:
+    """Return True if a target is an OpenAPI document: a URL, a YAML file, or a JSON file that says so."""
+    return (
+        target.startswith(("http://", "https://"))
+        or target.endswith((".yaml", ".yml"))
+        or _is_api(_read_json_object(target))
+    )
+
+
+def _is_api(data: Mapping[str, Any]) -> bool:
+    return "openapi" in data or "swagger" in data
+
+
+def _read_json_object(target: str) -> Mapping[str, Any]:
+    """Return the object in a JSON file; an empty one if it has none."""
     if not target.endswith(".json"):
-        return False
+        return {}
     try:
         data = from_json(Path(target).read_bytes())
     except (OSError, ValueError):
-        return False
-    return isinstance(data, dict) and ("mcpServers" in data or "servers" in data) and "format" not in data
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _load_api(target: str, config: Config) -> Toolbox:
+    """Return the tools of an OpenAPI document. Address and credentials come from the environment."""
+    from toolmason.openapi.document import load_document  # noqa: PLC0415 - loads an HTTP library
+    from toolmason.openapi.open_api import OpenApi  # noqa: PLC0415 - as above
+
+    document = load_document(target)
+    schemes = document.root.get("components", {}).get("securitySchemes") or {}
+    variables = {scheme: f"{API_VARIABLE}_AUTH_{re.sub(r'[^A-Za-z0-9]+', '_', scheme).upper()}" for scheme in schemes}
+    auth = {scheme: text for scheme, name in variables.items() if (text := os.environ.get(name))}
+    return Toolbox(OpenApi(document, base_url=os.environ.get(f"{API_VARIABLE}_URL"), auth=auth), config=config)
 
 
 def get_tool(box: Toolbox, name: str) -> Tool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
@@ -63,6 +63,8 @@ class ToolboxState:
     run: RunState | None = None
     """Run that a view belongs to."""
     problems: tuple[PluginError, ...] = ()
+    closers: tuple[Callable[[], Awaitable[None]], ...] = ()
+    """Functions that close the connections of sources which are not servers."""
     owns_store: bool = True
     owns_remotes: bool = True
     overrides: tuple[Override, ...] = ()
@@ -123,11 +125,13 @@ class ToolboxState:
             await self.run.resources.aclose(self.policy.settings.call_timeout)
         if self.owns_remotes and self.remotes:
             await self.remotes.aclose()
+        for close in self.closers if self.owns_remotes else ():
+            await close()
 
     @property
     def needs_loop(self) -> bool:
         """True if closing it is more than to drop the stored results."""
-        return bool(self.remotes) or (self.run is not None and self.run.resources is not None)
+        return bool(self.remotes or self.closers) or (self.run is not None and self.run.resources is not None)
 
     def drop_results(self) -> None:
         """Drop the stored results, and cancel work in the background."""
@@ -148,7 +152,7 @@ class ToolboxState:
         """
         catalog = self.catalog.copy()
         servers = []
-        problems = self.problems
+        problems, closers = self.problems, self.closers
         is_conditional = self.is_conditional
         for source in sources:
             for item in iter_source_items(source, self.policy.naming, self.policy.resolvers):
@@ -163,12 +167,16 @@ class ToolboxState:
                 else:
                     catalog.add(item, replace_same=replace)
             problems = (*problems, *get_source_problems(source))
+            if callable(close := getattr(source, "__aclose__", None)):
+                closers = (*closers, close)
         for server in servers:
             self.remotes.add(server)
         if self.owns_remotes:
             self.remotes.names.local_tools = frozenset((*catalog.tools, *BUILT_IN_NAMES, FINAL_ANSWER))
             self.remotes.names.local_prompts = frozenset(catalog.prompts)
-        return dataclasses.replace(self, catalog=catalog, problems=problems, is_conditional=is_conditional)
+        return dataclasses.replace(
+            self, catalog=catalog, problems=problems, closers=closers, is_conditional=is_conditional
+        )
 
     def iter_items(self) -> Iterator[CatalogItem | AnyNativeTool | RemoteView]:
         """Yield the items as they appear in another toolbox, with the policy that they carry."""

@@ -27,6 +27,7 @@ from toolmason._core.run.progress import OnProgress
 from toolmason._core.run.tracing import LOADED_MODULES, OTEL, TRACE_API
 from toolmason._core.toolbox.approvals import Approvals
 from toolmason._core.toolbox.calls import Calls
+from toolmason._core.toolbox.interchange import Interchange
 from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.options import ToolboxPolicy
 from toolmason._core.toolbox.servers import Servers
@@ -58,7 +59,7 @@ if TYPE_CHECKING:  # 20 ms at start-up, needed only with these options
     from toolmason._store.store import Store
 
 
-class Toolbox:
+class Toolbox(Interchange):
     """Ordered, validated set of tools from any number of sources. All calls run through it."""
 
     @explain_arguments
