@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-picture test cover test-providers test-tracing trace-picture local-eval search-eval check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-scale test-faults chaos mutants clean
+.PHONY: help setup demo demo-picture test cover test-providers test-tracing test-openapi trace-picture local-eval search-eval check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-scale test-faults chaos mutants clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -76,6 +76,14 @@ $(JUDGES)/.tracing: $(READY)
 test-tracing: $(JUDGES)/.tracing ## Export a trace with OTLP, Logfire, Langfuse and Phoenix, and run tests with tracing on
 	@$(BIN)/python tests/judges/tracing.py $(JUDGES)/tracing
 	@$(PYTEST) --traced -q tests/chat tests/core/test_calls.py tests/policy/test_approval.py tests/policy/test_parity.py
+
+# Documents of others; DOCUMENTS= adds files.
+$(JUDGES)/openapi/.ready: $(READY) tests/judges/openapi.toml
+	@$(BIN)/python tests/judges/openapi.py --fetch $(JUDGES)/openapi
+	@touch $@
+
+test-openapi: $(JUDGES)/openapi/.ready ## Make tools of 15 real OpenAPI documents, and print operations and outcomes (npm)
+	@$(BIN)/python tests/judges/openapi.py $(JUDGES)/openapi $(DOCUMENTS)
 
 trace-picture: $(READY) ## Draw the picture of a trace in the docs from a run of an example; needs chromium
 	@$(BIN)/python examples/13_trace_a_run.py $(VENV)/trace.html
