@@ -178,6 +178,34 @@ async def test_a_call_that_may_be_repeated_is_made_again(runtime):
     assert (bank.paid, reply.text) == ([5, 5], "paid 5")
 
 
+@pytest.mark.parametrize("is_removed", [True, False], ids=["removed", "idempotent now"])
+async def test_an_interrupted_call_of_a_tool_that_has_changed_is_not_repeated(runtime, is_removed):
+    bank, later = Bank(), Bank(idempotent=True)
+    await bank.interrupt(runtime)
+    later.box, later.hold = Toolbox() if is_removed else later.box, False
+
+    reply = await later.chat(runtime).send("go", run="r", conversation="c")
+
+    assert (bank.paid, later.paid) == ([5], [])
+    assert reply.results[0].error.code == "unknown_outcome"
+
+
+async def test_a_finished_call_of_a_tool_that_has_changed_keeps_its_result(runtime):
+    bank = Bank()
+    bank.hold = False
+    first = await bank.chat(runtime).send("go", run="r", conversation="c")
+
+    @tool(name="pay")
+    def pay_differently(n: int, currency: str) -> str:
+        """Pay, with another parameter."""
+        raise AssertionError("it has been paid")
+
+    bank.box = Toolbox(pay_differently)
+    again = await bank.chat(runtime).send("go", run="r", conversation="c")
+
+    assert (first.text, again.text, bank.paid) == ("paid 5", "paid 5", [5])
+
+
 async def test_what_was_done_is_read_from_the_journal(runtime):
     bank = Bank()
     bank.hold = False

@@ -323,17 +323,19 @@ class _JournaledRun:
         arguments = json.dumps(dict(effect.arguments), default=str)
         self._check_fence(db)
         row = db.execute(
-            "SELECT state, outcome, attempt, name, arguments FROM effects WHERE run=? AND key=?",
+            "SELECT state, outcome, attempt, repeatable, name, arguments FROM effects WHERE run=? AND key=?",
             (self.run, effect.key),
         ).fetchone()
-        if row is not None and effect.kind == "tool" and row[3:] != (effect.name, arguments):
+        if row is not None and effect.kind == "tool" and row[4:] != (effect.name, arguments):
             raise ConfigError(
-                f"Run {self.run!r} made another call at {effect.key!r} before: {row[3]} {row[4]}. "
+                f"Run {self.run!r} made another call at {effect.key!r} before: {row[4]} {row[5]}. "
                 "Its code, tools or messages have changed. Start another run."
             )
         if row is not None and row[0] == "done":
             return _EffectState(str(row[1]))
-        if row is not None and not effect.repeatable and row[0] not in ("waits", "again") and not again:
+        # The tool of the interrupted attempt may have been changed or removed since.
+        may_repeat = again or row is None or (effect.repeatable and row[3]) or row[0] in ("waits", "again")
+        if not may_repeat:
             raise UnknownOutcome(effect.name, effect.key)
         attempt = 1 if row is None else row[2] + (row[0] != "waits")
         values = (effect.kind, effect.name, arguments, int(effect.repeatable), attempt)
