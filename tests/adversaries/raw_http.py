@@ -152,6 +152,8 @@ class Handler(BaseHTTPRequestHandler):
             self.plain(503, {"Retry-After": "0"})
         elif case == "429 once" and server.first("busy"):
             self.plain(429, {"Retry-After": "0"})
+        elif case == "502 once" and server.first("lost"):
+            self.plain(502)
         elif case == "cut once" and server.first("cut"):
             self.close_connection = True
             self.connection.close()

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from server import FIXTURE, free_port, judged
 
-from toolmason import McpServer, Toolbox
+from toolmason import McpServer, Retry, Toolbox
 
 logging.disable(logging.CRITICAL)  # of errors, the table tells
 
@@ -35,7 +35,7 @@ WORKERS = 4
 """Calls in progress in each era."""
 CALL_SECONDS = 30
 REPEATS = 20
-"""How often a client repeats a call that may be repeated."""
+"""How often a program repeats a call that may be repeated, beyond the attempts of its retry policy."""
 HAPROXY = """
 defaults
   mode http
@@ -128,13 +128,14 @@ def run_fixture(port: int, folder: Path) -> list[str]:
 async def call_until(stop: asyncio.Event, url: str, era: str, outcomes: dict[str, str]) -> None:
     """Make calls until told to stop, and record the outcome of each."""
     server = McpServer.http("replicas", url, era=era)  # type: ignore[arg-type]
-    async with Toolbox(server, timeout=CALL_SECONDS) as box:
+    # The policy is the same for both tools. It repeats only the calls of the one that may be repeated.
+    async with Toolbox(server, timeout=CALL_SECONDS, retry=Retry(delay=0.2)) as box:
         while not stop.is_set():
             for tool in ("pay", "look"):
                 tag = f"{era}-{secrets.token_hex(8)}"
                 outcomes[f"{tool} {tag}"] = "none"
                 result = await box.call(tool, {"tag": tag})
-                for _ in range(REPEATS if tool == "look" else 0):
+                for _ in range(REPEATS if tool == "look" else 0):  # also if the client does not know the tools yet
                     if result.ok:
                         break
                     await asyncio.sleep(0.2)
@@ -166,6 +167,8 @@ def judge_kills(kills: int, seconds: float) -> int:
         outcomes = asyncio.run(run_kills(made, kills, seconds))
         runs = Counter((made.folder / "log").read_text().splitlines())
     lost = doubled = 0
+    print("| replicas | kills | calls | with a result | ran once | ran twice | more often | told as an error | lost |")
+    print("|---" * 9 + "|")
     for era in ("auto", "legacy"):
         for tool in ("pay", "look"):
             calls = {name: outcome for name, outcome in outcomes.items() if name.startswith(f"{tool} {era}-")}
@@ -177,11 +180,10 @@ def judge_kills(kills: int, seconds: float) -> int:
             twice = sum(runs[name] > 1 for name in calls)
             lost += len(gone) + (len(failed) if tool == "look" else 0)
             doubled += twice if tool == "pay" else 0
-            print(
-                f"replicas, {kills} kills, {era}: {tool}: {len(calls)} calls, {good} with a result, {len(failed)} with "
-                f"an error ({sum(runs[name] for name in failed)} of them ran), {len(gone)} lost, {twice} ran twice",
-                flush=True,
-            )
+            times = Counter(runs[name] for name in calls)
+            cells = (kills, len(calls), good, times[1], times[2], times.total() - times[0] - times[1] - times[2])
+            told = f"{len(failed)}, of which {sum(runs[name] > 0 for name in failed)} ran"
+            print(f"| {tool}, {era} | {' | '.join(f'{n:,}' for n in cells)} | {told} | {len(gone)} |", flush=True)
             for name in failed[:2]:
                 print(f"  {calls[name]}")
     return lost + doubled

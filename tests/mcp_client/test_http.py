@@ -100,8 +100,10 @@ async def test_an_unknown_result_type_is_no_result():
     assert "unknown type 'surprise'" in result.error.reason
 
 
-async def test_f10_a_call_that_may_have_run_is_not_made_again():
-    with served("cut once") as server:
+@pytest.mark.parametrize("case", ["cut once", "502 once"])
+async def test_f10_a_call_that_may_have_run_is_not_made_again(case):
+    """A proxy answers with 502 if the replica that got the call was killed."""
+    with served(case) as server:
         async with Toolbox(at(server)) as box:
             cut = await echoed(box)
             after = await echoed(box)
@@ -111,8 +113,9 @@ async def test_f10_a_call_that_may_have_run_is_not_made_again():
     assert server.seen.count("tools/call") == 2
 
 
-async def test_a_call_that_changes_nothing_is_made_again():
-    with served("cut once") as server:
+@pytest.mark.parametrize("case", ["cut once", "502 once"])
+async def test_a_call_that_changes_nothing_is_made_again(case):
+    with served(case) as server:
         async with Toolbox(at(server)) as box:
             result = await box.call("look", {})
 

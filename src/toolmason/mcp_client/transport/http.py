@@ -31,6 +31,8 @@ _NOT_FOUND: Final = 404
 MAX_OTHER_BYTES: Final = 1024 * 1024
 """Maximum size of any other response: metadata, tokens, error messages."""
 BUSY_STATUSES: Final = frozenset({429, 503})
+_LOST_BEHIND_PROXY: Final = frozenset({502, 503, 504})
+"""Answers of a proxy whose server did not answer, or did not answer in time. It may have received the request."""
 MAX_ATTEMPTS: Final = 3
 _DEFAULT_RETRY_DELAY: Final = 0.5
 MAX_RETRY_AFTER: Final = 20.0
@@ -83,7 +85,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
                 return await _read_json_response(request, response, request_id, encoding)
             if content_type.startswith("text/event-stream") and response.status_code < 400 and not encoding:  # noqa: PLR2004 - not an error
                 return response  # the SDK limits the size of events
-            return await _buffer_response(request, response, encoding)
+            return await _buffer_response(request, response, encoding, is_answer=request_id is not None)
         except _BodyError as error:
             if request_id is None:
                 return httpx2.Response(502, content=str(error).encode(), request=request)
@@ -239,9 +241,13 @@ def _decompress(raw: bytes, encoding: str, max_bytes: int) -> bytes:
     return body
 
 
-async def _buffer_response(request: httpx2.Request, response: httpx2.Response, encoding: str) -> httpx2.Response:
-    """Read a response that is not a protocol message, within bounds."""
+async def _buffer_response(
+    request: httpx2.Request, response: httpx2.Response, encoding: str, *, is_answer: bool
+) -> httpx2.Response:
+    """Read a response that is not a protocol message, within bounds. `is_answer` says that it should be one."""
     body = _decompress(await _read_body(response, MAX_OTHER_BYTES), encoding, MAX_OTHER_BYTES)
+    if is_answer and response.status_code in _LOST_BEHIND_PROXY:
+        raise _BodyError(f"the server returned HTTP {response.status_code}")
     headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in _FRAMING_HEADERS]
     return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
