@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final
@@ -29,9 +30,7 @@ from toolmason.errors import ConfigError
 from toolmason.scale.ray_worker import describe_program, run_call, stream_call
 
 _REPEATS: Final = 1
-"""Number of times that Ray repeats a lost call of an idempotent tool."""
-
-
+"""Number of times that a lost call of an idempotent tool is repeated: by Ray if it is a task."""
 _CONNECT_SECONDS: Final = 5.0
 
 
@@ -160,7 +159,12 @@ class RayExecutor(RemoteExecutor):
         needs = call.resources
         # An actor has its resources for life, so a tool with its own runs as a task.
         in_actor = self._slots is not None and needs.cpus is needs.gpus is needs.memory is None
-        return await (self._run_in_actor(ray, call) if in_actor else self._run_task(ray, call))
+        if not in_actor:
+            return await self._run_task(ray, call)
+        for _ in range(_REPEATS if call.repeatable else 0):
+            with suppress(WorkerDied):
+                return await self._run_in_actor(ray, call)
+        return await self._run_in_actor(ray, call)
 
     async def _run_task(self, ray: Any, call: RemoteCall) -> Any:
         needs = call.resources
