@@ -1,10 +1,7 @@
 """Runs on a Temporal server on this machine: what the SQLite journal does, and what only a server can do."""
 
-import ast
 import asyncio
 import contextlib
-import re
-from pathlib import Path
 
 import pytest
 from temporalio.client import AsyncActivityHandle
@@ -142,6 +139,18 @@ async def test_a_call_that_may_be_repeated_is_made_again(runtime, run):
     reply = await bank.send(runtime)
 
     assert (bank.paid, reply.text) == ([5, 5], "paid 5")
+
+
+@pytest.mark.parametrize("is_removed", [True, False], ids=["removed", "idempotent now"])
+async def test_an_interrupted_call_of_a_tool_that_has_changed_is_not_repeated(runtime, run, is_removed):
+    bank, later = Bank(run), Bank(run, idempotent=True)
+    await bank.interrupt(runtime)
+    later.box, later.hold = Toolbox() if is_removed else later.box, False
+
+    reply = await later.send(runtime)
+
+    assert (bank.paid, later.paid) == ([5], [])
+    assert reply.results[0].error.code == "unknown_outcome"
 
 
 async def test_a_call_that_is_cancelled_before_it_starts_does_not_look_interrupted(runtime, run, monkeypatch):
@@ -380,14 +389,6 @@ async def find_when_listed(runtime, prefix, is_wanted):
             if is_wanted(record):
                 return record
         await asyncio.sleep(0.05)
-
-
-async def test_the_example_of_the_docs_runs(server):
-    page = (Path(__file__).parents[2] / "docs/how-to/run-durably-on-temporal.md").read_text("utf-8")
-    code = "\n".join(re.findall(r"```text\n(.*?)```", page, re.DOTALL))
-    compiled = compile(code.replace("localhost:7233", server.address), "page", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-
-    await eval(compiled, {})  # noqa: S307 - the page has top-level `await`, and its own asserts
 
 
 async def test_a_run_goes_on_after_the_server_was_killed(tmp_path, run):

@@ -86,3 +86,7 @@ RATES: Final = TableGroup(
         """,
     ),
 )
+VALUES: Final = TableGroup(
+    "large values",
+    ("CREATE TABLE IF NOT EXISTS large_values (key TEXT PRIMARY KEY, data TEXT NOT NULL);",),
+)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import Awaitable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -29,6 +30,7 @@ from toolmason.chat.durable.effects import (
 from toolmason.chat.durable.process_identity import get_process_identity, is_dead
 from toolmason.errors import ConfigError, RunTaken, UnknownOutcome
 from toolmason.scale.temporal_connection import Arrival, NotFound, TemporalConnection
+from toolmason.scale.temporal_values import LargeValues
 
 try:
     from temporalio.client import AsyncActivityHandle, Client, WorkflowExecutionStatus
@@ -39,8 +41,10 @@ except ImportError as missing:
 
 from toolmason.scale.temporal_workflow import (
     NOT_STARTED,
+    OPEN_TIME,
     Acquired,
     Acquisition,
+    ChildRun,
     DriveRequest,
     EffectDecision,
     EffectState,
@@ -53,12 +57,15 @@ from toolmason.scale.temporal_workflow import (
     decide,
 )
 
-MAX_BYTES: Final = 2_000_000
-"""Maximum size of the data of one effect or of the facts of a run. Temporal rejects a payload of 2 MiB."""
 _MAX_UPDATES: Final = 8
 """Updates of one workflow at a time. Temporal rejects more than 10."""
-_OPEN_DAYS: Final = 365
-"""Time after which Temporal closes a run that was interrupted, or that waits for approval. Its record stays."""
+_CURRENT: Final[ContextVar[TemporalExecution | None]] = ContextVar("toolmason_temporal_run", default=None)
+"""Run whose code runs here. The runs that it executes are its children."""
+_CLOSED: Final = (
+    WorkflowExecutionStatus.CANCELED,
+    WorkflowExecutionStatus.TERMINATED,
+    WorkflowExecutionStatus.TIMED_OUT,
+)
 
 
 def get_workflow_id(run: str, generation: int) -> str:
@@ -69,8 +76,8 @@ def get_workflow_id(run: str, generation: int) -> str:
 class TemporalExecution:
     """One execution of a run."""
 
-    def __init__(self, connection: TemporalConnection, run: str) -> None:
-        self.connection, self.run = connection, run
+    def __init__(self, connection: TemporalConnection, run: str, values: LargeValues) -> None:
+        self.connection, self.run, self.values = connection, run, values
         self.holder = uuid.uuid4().hex
         self.workflow_id = get_workflow_id(run, 1)
         self.generation = 1
@@ -79,8 +86,14 @@ class TemporalExecution:
         self.hold: AsyncActivityHandle | None = None
         self.ended: dict[str, EffectState] | None = None
         """Effects of a run whose workflow has ended. It is opened again only if there is something to record."""
+        parent = _CURRENT.get()
+        self.parent = parent if parent is not None and parent.connection is connection else None
         self._updates = asyncio.Semaphore(_MAX_UPDATES)
         self._reopening = asyncio.Lock()
+        self._active = 0
+        """Number of effects in progress, which this workflow has to record."""
+        self._is_full = False
+        """True if the run has to go on in another workflow."""
 
     # --- the run, called in the caller's loop --------------------------------------------------------
 
@@ -100,6 +113,16 @@ class TemporalExecution:
         if self.ended is None or self.finish != finish or {**self.facts, **new} != self.facts:
             await self._record(new, finish)
 
+    @contextmanager
+    def as_parent(self) -> Generator[None]:
+        """Make this run the parent of the runs that its code executes."""
+        before = _CURRENT.get()
+        _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.set(before)  # not `reset`: a generator may be closed in another context
+
     async def perform(
         self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None
     ) -> Any:
@@ -108,20 +131,22 @@ class TemporalExecution:
         Raises:
             UnknownOutcome: the effect was started before, its outcome is unknown, and it must not be repeated.
         """
-        arguments = _to_json(dict(effect.arguments))
+        arguments = await self._pack(f"The arguments of {effect.name!r}", _to_json(dict(effect.arguments)))
         state = EffectState(effect.key, effect.kind, effect.name, arguments, effect.repeatable)
-        size = self._check_size(f"The arguments of {effect.name!r}", arguments)
         names = {"toolmason.run.id": self.run, "toolmason.effect.key": effect.key}
-        with open_span(f"effect {effect.name}", names) as span:
+        if self._is_full and not self._active:
+            await self.connection.run(self._move)
+        with open_span(f"effect {effect.name}", names) as span, self._count():
             decision, activity = await self._start(state)
             if decision.state == "unknown":
                 decision, activity = await self._reconcile(state, serializer, reconciler)
             if span is not None:
                 span.set({"toolmason.effect.replayed": activity is None})
             if activity is not None:
-                return await self._work(effect, activity, work, serializer, size)
+                self._is_full = self._is_full or decision.is_full
+                return await self._work(state, activity, work, serializer)
             measure("toolmason.cache.hits", 1, {"toolmason.cache": "temporal"})
-            return self._read_outcome(decision, state, serializer)
+            return await self._read_outcome(decision, state, serializer)
 
     async def _reconcile(
         self, effect: EffectState, serializer: OutcomeSerializer, reconciler: Reconciler | None
@@ -138,31 +163,42 @@ class TemporalExecution:
         return EffectDecision("done", replace(effect, outcome=outcome)), None
 
     async def _work(
-        self, effect: RunEffect, activity: AsyncActivityHandle, work: Work, serializer: OutcomeSerializer, size: int
+        self, effect: EffectState, activity: AsyncActivityHandle, work: Work, serializer: OutcomeSerializer
     ) -> Any:
-        """Perform an effect, and complete its activity with the outcome. `size` is that of its arguments."""
+        """Perform an effect, and complete its activity with the outcome."""
         try:
             outcome = await work()
-            dumped = _to_json(serializer.dump(outcome))
-            self._check_size(f"The outcome of {effect.name!r}", dumped, size)
+            data = {"arguments": effect.arguments, "outcome": _to_json(serializer.dump(outcome))}
+            dumped = (await self._pack(f"The outcome of {effect.name!r}", data))["outcome"]
         except BaseException:
             # It may have had an effect: the workflow keeps it as interrupted.
             self.connection.fail_later(activity, "Interrupted")
             raise
         if not await self.connection.run(lambda: self._complete(effect.key, activity, dumped)):
-            raise RunTaken(self.run, 0.0)
+            raise await self.connection.run(self._make_loss)
         return outcome
 
-    def _read_outcome(self, decision: EffectDecision, effect: EffectState, serializer: OutcomeSerializer) -> Any:
+    @contextmanager
+    def _count(self) -> Generator[None]:
+        self._active += 1
+        try:
+            yield
+        finally:
+            self._active -= 1
+
+    async def _pack(self, what: str, data: dict[str, Any]) -> dict[str, Any]:
+        return await self.values.pack(what, self.run, data)
+
+    async def _read_outcome(self, decision: EffectDecision, effect: EffectState, serializer: OutcomeSerializer) -> Any:
         known = decision.known
         if decision.state == "done" and known is not None:
-            return serializer.load(known.outcome)
+            return serializer.load(await self.values.unpack(known.outcome))
         if decision.state == "changed" and known is not None:
             raise ConfigError(
                 f"Run {self.run!r} made another call at {effect.key!r} before: {known.name} "
                 f"{json.dumps(known.arguments)}. Its code, tools or messages have changed. Start another run."
             )
-        raise RunTaken(self.run, 0.0)
+        raise await self.connection.run(self._make_loss)
 
     async def _start(
         self, effect: EffectState, *, again: bool = False
@@ -177,26 +213,17 @@ class TemporalExecution:
         )
 
     async def _record(self, facts: dict[str, Any], finish: str | None) -> None:
-        facts = _to_json(facts)
-        self._check_size("The messages and facts", {**self.facts, **facts})
-        if not await self.connection.run(
-            lambda: self._update(RunWorkflow.record, RunFacts(self.holder, facts, finish))
-        ):
-            raise RunTaken(self.run, 0.0)
-        self.facts, self.finish = {**self.facts, **facts}, finish
+        new = {**self.facts, **_to_json(facts)}
+        packed = await self._pack("The messages and facts", new)
+        changed = {key: value for key, value in packed.items() if key in facts or value is not self.facts.get(key)}
+        request = RunFacts(self.holder, changed, finish)
+        if not await self.connection.run(lambda: self._update(RunWorkflow.record, request)):
+            raise await self.connection.run(self._make_loss)
+        self.facts, self.finish = new, finish
 
     async def _settle(self, settlement: Settlement) -> None:
         if await self.connection.run(lambda: self._update(RunWorkflow.settle, settlement)) is None:
             raise RunTaken(self.run, 0.0)
-
-    def _check_size(self, what: str, data: Any, used: int = 0) -> int:
-        size = used + len(json.dumps(data))
-        if size > MAX_BYTES:
-            raise ConfigError(
-                f"{what} in run {self.run!r}: {size:,} bytes are more than the {MAX_BYTES:,} that Temporal keeps for "
-                "one effect. Pass or return a reference to the data, such as a file name or a URL."
-            )
-        return size
 
     # --- requests, in the thread of the connection ---------------------------------------------------
 
@@ -234,16 +261,40 @@ class TemporalExecution:
 
     async def acquire(self) -> None:
         """Acquire the run, or read its record if it has ended."""
-        try:
+        with suppress(WorkflowAlreadyStartedError):
             await self._hold("")
-        except WorkflowAlreadyStartedError:
-            await self.find()
-            if await self._describe(self.workflow_id) is WorkflowExecutionStatus.RUNNING:
+            return
+        await self.find()
+        if await self._describe(self.workflow_id) is WorkflowExecutionStatus.RUNNING:
+            with suppress(WorkflowAlreadyStartedError):
                 await self._hold("")
                 return
-            view, pages = await self.load(self.workflow_id)
-            self.facts, self.finish = view.facts, view.finish
-            self.ended = {effect.key: effect for page in pages for effect in page.effects}
+        view, pages = await self.load(self.workflow_id)
+        self.facts, self.finish = view.facts, view.finish
+        self.ended = {effect.key: effect for page in pages for effect in page.effects}
+
+    async def _move(self) -> None:
+        """Go on in another workflow, because the history of this one is long."""
+        async with self._reopening:
+            if not self._is_full or self.ended is not None:
+                return
+            if not await self._send_update(RunWorkflow.retire, self.holder):
+                raise await self._make_loss()
+            hold, self.hold = self.hold, None
+            if hold is not None:
+                self.connection.fail_later(hold, "Retired")
+            self.ended, self._is_full = {}, False
+        await self._reopen()
+
+    async def _make_loss(self) -> Exception:
+        """Return the error for a run that this process does not hold any more."""
+        status = await self._describe(self.workflow_id)
+        if status is None or status not in _CLOSED:
+            return RunTaken(self.run, 0.0)
+        return ConfigError(
+            f"Run {self.run!r} was ended on the Temporal server {self.connection.address!r}: {status.name.lower()}. "
+            "Send its message again to go on with it."
+        )
 
     async def _reopen(self) -> None:
         """Go on with a run whose workflow has ended, in another workflow."""
@@ -262,6 +313,9 @@ class TemporalExecution:
         connection = self.connection
         process = get_process_identity()
         wanted = Acquisition(self.holder, process, connection.driver_queue, connection.lease, dead_holder)
+        if self.parent is not None and not previous:
+            survives = not self.run.startswith(f"{self.parent.run}/")
+            await self.parent.open_child(ChildRun(self.workflow_id, survives))
         async with connection.expect(self.holder) as arrival:
             answer = await self._send_acquisition(wanted, previous)
             if answer.state == "empty":
@@ -274,8 +328,13 @@ class TemporalExecution:
             raise RunTaken(self.run, connection.lease)
         await self._hold(previous, answer.holder)
 
+    async def open_child(self, child: ChildRun) -> None:
+        """Start the workflow of another run as a child of this one, unless this one has ended."""
+        await self._send_update(RunWorkflow.open_child, child)
+
     async def request_drive(self, request: DriveRequest) -> None:
         """Let a worker drive the run, unless it has ended."""
+        await self.find()
         with suppress(WorkflowAlreadyStartedError):
             await self._start_workflow("")
             await self._send_update(RunWorkflow.drive, request)
@@ -289,7 +348,7 @@ class TemporalExecution:
                 task_queue=self.connection.queue,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                execution_timeout=timedelta(days=_OPEN_DAYS),
+                execution_timeout=OPEN_TIME,
                 task_timeout=timedelta(seconds=min(max(self.connection.lease, 1), 10)),
             )
 
@@ -298,8 +357,8 @@ class TemporalExecution:
     async def _send_acquisition(self, wanted: Acquisition, previous: str) -> Acquired:
         await self._start_workflow(previous)
         answer: Acquired | None = await self._send_update(RunWorkflow.acquire, wanted)
-        if answer is None:
-            raise WorkflowAlreadyStartedError(self.workflow_id, "toolmason.run")  # it has ended in between
+        if answer is None or answer.state == "retired":
+            raise WorkflowAlreadyStartedError(self.workflow_id, "toolmason.run")
         return answer
 
     async def _restore(self, previous: str) -> None:

@@ -13,14 +13,17 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from toolmason._core.call.approval import Decision
+from toolmason._core.run.tracing import inject_context
 from toolmason._core.values.messages import Message, dump_result
 from toolmason._explain import explain_arguments
+from toolmason._store.store import Store
 from toolmason.chat.durable.effects import Completed, ReconciledOutcome, RunExecution, make_result
 from toolmason.chat.durable.journal import LEASE_SECONDS, EffectRecord, RunRecord
 from toolmason.errors import ConfigError, RunTaken, UnknownName
 from toolmason.scale.temporal_connection import TemporalConnection
 from toolmason.scale.temporal_execution import TemporalExecution, get_workflow_id
-from toolmason.scale.temporal_workflow import DriveRequest, Settlement
+from toolmason.scale.temporal_values import LargeValues
+from toolmason.scale.temporal_workflow import RUNS_QUEUE, DriveRequest, EffectState, Settlement
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -37,16 +40,19 @@ class TemporalRuntime:
         namespace: str = "default",
         queue: str = "toolmason",
         lease: float = LEASE_SECONDS,
+        store: Store | None = None,
         connect: Mapping[str, Any] | None = None,
     ) -> None:
         """Prepare to use the server at `address`; the first run connects.
 
         `queue` is the task queue of the workflows. A process that is silent for `lease` seconds loses its runs.
+        `store` keeps values that are too large for Temporal, and must be the same in all processes of a run.
         `connect` has more options of `temporalio.client.Client.connect`, such as `tls` and `api_key`.
         """
         if lease <= 0:
             raise ConfigError(f"TemporalRuntime(lease={lease!r}): lease must be positive.")
         self.lease = lease
+        self.values = LargeValues(store)
         self.connection = TemporalConnection(address, namespace, queue, lease, connect or {})
 
     @asynccontextmanager
@@ -57,13 +63,18 @@ class TemporalRuntime:
             ConfigError: the server does not answer.
             RunTaken: another process holds the run.
         """
-        execution = TemporalExecution(self.connection, run)
+        execution = self._make_execution(run)
         await self.connection.run(execution.acquire, lambda _: execution.release())
         try:
-            yield execution
+            execution.facts = await self.values.unpack_all(execution.facts)
+            with execution.as_parent():
+                yield execution
         finally:
             released = asyncio.wrap_future(execution.release())
             await asyncio.shield(released)
+
+    def _make_execution(self, run: str) -> TemporalExecution:
+        return TemporalExecution(self.connection, run, self.values)
 
     # --- runs that a worker drives -------------------------------------------------------------------
 
@@ -89,9 +100,10 @@ class TemporalRuntime:
         await self._drive(run, facts["asked"][0], facts["conversation"], given)
 
     async def _drive(self, run: str, message: dict[str, Any], conversation: str | None, decisions: Any = ()) -> None:
-        execution = TemporalExecution(self.connection, run)
+        execution = self._make_execution(run)
         queue = get_runs_queue(self.connection)
-        request = DriveRequest(run, queue, self.lease, message, conversation, list(decisions))
+        carrier = inject_context({})
+        request = DriveRequest(run, queue, self.lease, message, conversation, list(decisions), carrier)
         await self.connection.run(lambda: execution.request_drive(request))
 
     # --- queries -------------------------------------------------------------------------------------
@@ -141,7 +153,7 @@ class TemporalRuntime:
             is_done = isinstance(outcome, Completed)
             value = dump_result(make_result(found.name, outcome.value)) if isinstance(outcome, Completed) else None
             settlement = Settlement("", key, "done" if is_done else "again", value)
-            execution = TemporalExecution(self.connection, run)
+            execution = self._make_execution(run)
             state = await self.connection.run(lambda: execution.settle_from_outside(settlement))
         if state is None:
             raise RunTaken(run, self.lease)
@@ -149,12 +161,18 @@ class TemporalRuntime:
             raise ConfigError(f"Call {key!r} of run {run!r} is {state!r}, not interrupted, so it cannot be reconciled.")
 
     async def _read(self, run: str) -> tuple[RunRecord, list[EffectRecord]]:
-        execution = TemporalExecution(self.connection, run)
+        execution = self._make_execution(run)
         if not await self.connection.run(execution.find):
             raise UnknownName(f"Unknown run {run!r} on the Temporal server {self.connection.address!r}.")
         view, pages = await self.connection.run(lambda: execution.load(execution.workflow_id))
-        record = RunRecord(run, view.begun, view.finish, view.effects, view.held, view.facts)
-        return record, [EffectRecord(**asdict(effect)) for page in pages for effect in page.effects]
+        facts = await self.values.unpack_all(view.facts)
+        record = RunRecord(run, view.begun, view.finish, view.effects, view.held, facts)
+        return record, [await self._unpack(effect) for page in pages for effect in page.effects]
+
+    async def _unpack(self, effect: EffectState) -> EffectRecord:
+        arguments = await self.values.unpack_all(effect.arguments)
+        outcome = await self.values.unpack(effect.outcome)
+        return EffectRecord(**{**asdict(effect), "arguments": arguments, "outcome": outcome})
 
     def close(self) -> None:
         """Disconnect from the server."""
@@ -163,4 +181,4 @@ class TemporalRuntime:
 
 def get_runs_queue(connection: TemporalConnection) -> str:
     """Return the task queue of the workers that drive runs."""
-    return f"{connection.queue}/runs"
+    return f"{connection.queue}{RUNS_QUEUE}"

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Final, Literal
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias
 
 try:
     from temporalio import workflow
-    from temporalio.common import RetryPolicy
-    from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
+    from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+    from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType, WorkflowAlreadyStartedError
     from temporalio.exceptions import TimeoutError as ActivityTimeout
 except ImportError as missing:
     raise ImportError("Temporal's SDK is not installed: pip install 'toolmason[temporal]'") from missing
@@ -26,13 +27,29 @@ HOLD: Final = "hold"
 """Name of the activity that lasts as long as a driver holds the run."""
 DRIVE: Final = "drive"
 """Name of the activity in which a worker drives a run."""
+RUNS_QUEUE: Final = "/runs"
+"""End of the name of the task queue of the workers that drive runs."""
 NOT_STARTED: Final = "NotStarted"
 """Type of the failure of an activity whose work did not start."""
 PENDING: Final = "pending"
+_SCHEDULES_AT_ONCE: Final = "schedules-at-once"
+"""Name of the change that schedules an activity in the handler of its update."""
 PAGE_BYTES: Final = 500_000
 _ONE_ATTEMPT: Final = RetryPolicy(maximum_attempts=1)
+_MAX_EVENTS: Final = 8000
+_MAX_HISTORY_BYTES: Final = 20_000_000
+"""Length and size of a history at which a run goes on in another workflow.
+
+The server ends a workflow with 51,200 events or 50 MB, and rejects its 2,001st update; an effect needs one, with at
+least five events.
+"""
+_LEASE_SECONDS: Final = 30.0
+"""Lease of a worker that a signal asks to go on with a run that no worker has driven."""
 _NO_LIMIT: Final = timedelta(days=3650)
 """The server requires a limit. The framework has its own deadlines, and the heartbeat shows that a driver is lost."""
+OPEN_TIME: Final = timedelta(days=365)
+"""Time after which Temporal closes a run that was interrupted, or that waits for approval. Its record stays."""
+Activity: TypeAlias = "workflow.ActivityHandle[Any]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +87,8 @@ class Acquisition:
 class Acquired:
     """Answer to a driver: the recorded facts, or why it cannot hold the run."""
 
-    state: Literal["held", "taken", "empty"]
-    """`empty`: the record of `previous` has to be restored first."""
+    state: Literal["held", "taken", "empty", "retired"]
+    """`empty`: the record of `previous` has to be restored first. `retired`: the run goes on in another workflow."""
     facts: dict[str, Any] = field(default_factory=dict)
     holder: str = ""
     process: str = ""
@@ -96,6 +113,18 @@ class EffectDecision:
 
     state: Literal["start", "done", "unknown", "changed", "taken"]
     known: EffectState | None = None
+    is_full: bool = False
+    """True if the run has to go on in another workflow soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildRun:
+    """Request to start the workflow of a run that belongs to this one: a delegated chat, or work in the background."""
+
+    workflow: str
+    """ID of the workflow."""
+    survives: bool
+    """True if it goes on after this workflow was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +157,8 @@ class DriveRequest:
     conversation: str | None = None
     decisions: list[dict[str, Any]] = field(default_factory=list)
     """Decisions about the calls that wait for approval."""
+    carrier: dict[str, str] = field(default_factory=dict)
+    """Trace of the program that started the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +192,9 @@ def decide(known: EffectState | None, effect: EffectState, *, again: bool) -> Ef
         return EffectDecision("changed", known)
     if known.state == "done":
         return EffectDecision("done", known)
-    if not effect.repeatable and known.state not in ("waits", "again") and not again:
+    # The tool of the interrupted attempt may have been changed or removed since.
+    may_repeat = again or (effect.repeatable and known.repeatable) or known.state in ("waits", "again")
+    if not may_repeat:
         return EffectDecision("unknown")
     return EffectDecision("start", known)
 
@@ -181,8 +214,13 @@ class RunWorkflow:
         self.facts: dict[str, Any] = {}
         self.effects: dict[str, EffectState] = {}
         self.driver: Acquisition | None = None
+        self.is_retired = False
+        """True after the driver has gone on with the run in another workflow."""
         self.is_driven = False
         """True while a worker drives the run, or has to."""
+        self.lease = _LEASE_SECONDS
+        self.children: list[str] = []
+        """IDs of the workflows that are cancelled with this one."""
         self.running: set[str] = set()
         """IDs of the activities whose outcomes are awaited: of this driver, or of the last one."""
         self.tasks: set[asyncio.Task[None]] = set()
@@ -191,7 +229,14 @@ class RunWorkflow:
     async def run(self, previous: str) -> dict[str, Any]:
         """Wait until the run has ended. Return its facts."""
         del previous
-        await workflow.wait_condition(lambda: self.is_over and self.driver is None and not self.is_driven)
+        try:
+            await workflow.wait_condition(lambda: self.is_over and self.driver is None and not self.is_driven)
+        except asyncio.CancelledError:
+            self.finish, self.driver = "cancelled", None
+            for child in self.children:
+                with suppress(ApplicationError):  # it has ended
+                    await workflow.get_external_workflow_handle(child).cancel()
+            raise
         await workflow.wait_condition(workflow.all_handlers_finished)
         return {"finish": self.finish, **self.facts}
 
@@ -202,11 +247,13 @@ class RunWorkflow:
         """Let one driver hold the run, if no other one does."""
         if self.previous:
             return Acquired("empty", previous=self.previous)
+        if self.is_retired:
+            return Acquired("retired")
         driver = self.driver
         if driver is not None and driver.holder != request.dead_holder:
             return Acquired("taken", holder=driver.holder, process=driver.process)
         self.driver = request
-        self._start(self._hold(request))
+        self._start(lambda: _schedule(HOLD, request.holder, request), partial(self._hold, request))
         if self.running and driver is None:
             # The server may have the outcome of an effect that the workflow has not processed yet.
             with suppress(TimeoutError):
@@ -214,14 +261,20 @@ class RunWorkflow:
         self.running.clear()  # the activities of a lost driver time out
         return Acquired("held", self.facts)
 
-    async def _hold(self, driver: Acquisition) -> None:
+    async def _hold(self, driver: Acquisition, activity: Activity) -> None:
         with suppress(ActivityError):  # the driver was lost
-            await _execute(HOLD, driver.holder, driver)
+            await activity
         if self.driver is driver:
             self.driver = None
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+    def _start(self, schedule: Callable[[], Activity], work: Callable[[Activity], Coroutine[Any, Any, None]]) -> None:
+        """Schedule an activity, and process its outcome in a task.
+
+        If the task scheduled it, a replay could fail: it may process two updates in two steps that came in one, so that
+        the task of the first would run before the second.
+        """
+        is_new = workflow.patched(_SCHEDULES_AT_ONCE)
+        task = asyncio.create_task(work(schedule()) if is_new else _start_later(schedule, work))
         self.tasks.add(task)  # the event loop keeps only weak references
         task.add_done_callback(self.tasks.discard)
 
@@ -235,27 +288,60 @@ class RunWorkflow:
             self.driver = None
 
     @workflow.update
-    def drive(self, request: DriveRequest) -> bool:
-        """Let a worker drive the run. Return False if one does already."""
-        if self.is_driven or self.driver is not None:
+    def retire(self, holder: str) -> bool:
+        """End this workflow, because the run goes on in another one. Return False if another driver holds the run."""
+        if not self._is_held_by(holder):
             return False
-        self.is_driven = True
-        self.facts.pop("error", None)
-        self._start(self._drive(request))
+        self.driver, self.is_retired, self.is_over = None, True, True
         return True
 
-    async def _drive(self, request: DriveRequest) -> None:
-        lease = timedelta(seconds=request.lease)
-        try:
-            # The next worker executes the run again, so that each effect is repeated only if it may be.
-            await workflow.execute_activity(
-                DRIVE,
-                request,
-                task_queue=request.queue,
-                start_to_close_timeout=_NO_LIMIT,
-                heartbeat_timeout=lease,
-                retry_policy=RetryPolicy(maximum_interval=lease),
+    @workflow.update
+    async def open_child(self, child: ChildRun) -> None:
+        """Start the workflow of another run as a child, so that Temporal shows and cancels them together."""
+        with suppress(WorkflowAlreadyStartedError):
+            handle = await workflow.start_child_workflow(
+                RunWorkflow.run,
+                "",
+                id=child.workflow,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                execution_timeout=OPEN_TIME,
+                # This workflow also ends if the run goes on in another one, and while work in the background goes on.
+                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
             )
+            handle.add_done_callback(_ignore_outcome)
+        if not child.survives:
+            self.children.append(child.workflow)
+
+    @workflow.signal
+    async def decide(self, decisions: list[dict[str, Any]]) -> None:
+        """Let a worker resume the run with signed decisions about the calls that wait for approval.
+
+        For Temporal's own tools and for programs in other languages. It has no answer: a decision that is not valid
+        leaves the run pending.
+        """
+        await workflow.wait_condition(lambda: self.driver is None and not self.is_driven)
+        if self.finish == PENDING and self.facts.get("asked"):
+            info, message = workflow.info(), self.facts["asked"][0]
+            run = info.workflow_id.partition("/")[2]
+            queue, conversation = f"{info.task_queue}{RUNS_QUEUE}", self.facts.get("conversation")
+            self._let_drive(DriveRequest(run, queue, self.lease, message, conversation, decisions))
+
+    @workflow.update
+    def drive(self, request: DriveRequest) -> bool:
+        """Let a worker drive the run. Return False if one does already."""
+        return self._let_drive(request)
+
+    def _let_drive(self, request: DriveRequest) -> bool:
+        if self.is_driven or self.driver is not None:
+            return False
+        self.is_driven, self.lease = True, request.lease
+        self.facts.pop("error", None)
+        self._start(lambda: _schedule_drive(request), self._drive)
+        return True
+
+    async def _drive(self, activity: Activity) -> None:
+        try:
+            await activity
         except ActivityError as error:
             self.facts = {**self.facts, "error": str(error.cause)}
         self.is_driven = False
@@ -294,13 +380,18 @@ class RunWorkflow:
             attempt = 1 if known is None else known.attempt + (known.state != "waits")
             self.effects[effect.key] = replace(effect, attempt=attempt, at=workflow.time())
             self.running.add(request.activity)
-            self._start(self._perform(self.driver, request, known))
+            driver, name = self.driver, f"{effect.kind} {effect.name}"
+            self._start(
+                lambda: _schedule(name, request.activity, driver, effect.arguments),
+                partial(self._perform, request, known),
+            )
+            decision = replace(decision, is_full=_is_full())
         return decision
 
-    async def _perform(self, driver: Acquisition, request: Performance, before: EffectState | None) -> None:
+    async def _perform(self, request: Performance, before: EffectState | None, activity: Activity) -> None:
         effect = request.effect
         try:
-            outcome = await _execute(f"{effect.kind} {effect.name}", request.activity, driver, effect.arguments)
+            outcome = await activity
         except ActivityError as error:
             if request.activity not in self.running:
                 return
@@ -354,10 +445,28 @@ class RunWorkflow:
         return RunPage(found)
 
 
-async def _execute(name: str, activity_id: str, driver: Acquisition, *arguments: dict[str, Any]) -> Any:
+async def _start_later(schedule: Callable[[], Activity], work: Callable[[Activity], Coroutine[Any, Any, None]]) -> None:
+    """Schedule an activity and process its outcome, as runs of an earlier version did."""
+    await work(schedule())
+
+
+def _schedule_drive(request: DriveRequest) -> Activity:
+    """Let a worker drive the run. The next one executes it again, so that each effect is repeated only if it may be."""
+    lease = timedelta(seconds=request.lease)
+    return workflow.start_activity(
+        DRIVE,
+        request,
+        task_queue=request.queue,
+        start_to_close_timeout=_NO_LIMIT,
+        heartbeat_timeout=lease,
+        retry_policy=RetryPolicy(maximum_interval=lease),
+    )
+
+
+def _schedule(name: str, activity_id: str, driver: Acquisition, *arguments: dict[str, Any]) -> Activity:
     """Let a driver execute an activity, once."""
     lease = timedelta(seconds=driver.lease)
-    return await workflow.execute_activity(
+    return workflow.start_activity(
         name,
         args=arguments,
         activity_id=activity_id,
@@ -367,6 +476,17 @@ async def _execute(name: str, activity_id: str, driver: Acquisition, *arguments:
         heartbeat_timeout=lease,
         retry_policy=_ONE_ATTEMPT,
     )
+
+
+def _ignore_outcome(child: asyncio.Task[Any]) -> None:
+    """Read the error of a child, which asyncio would log otherwise. The driver of the child reports it."""
+    if not child.cancelled():
+        child.exception()
+
+
+def _is_full() -> bool:
+    info = workflow.info()
+    return info.get_current_history_length() > _MAX_EVENTS or info.get_current_history_size() > _MAX_HISTORY_BYTES
 
 
 def _is_not_started(cause: BaseException | None) -> bool:
