@@ -38,6 +38,7 @@ def test_commands_are_completed(complete):
         "run",
         "runs",
         "serve",
+        "worker",
     ]
     assert complete("c") == ["call", "chat", "check"]
 

@@ -176,6 +176,7 @@ SHOWN = {
     "mcp": ("mcp", "list", "--help"),
     "runs": ("runs", "--help"),
     "serve": ("serve", "--help"),
+    "worker": ("worker", "--help"),
 }
 """A use of every command that ends by itself."""
 

@@ -24,6 +24,7 @@ GROUPS = {
         "new": "Write a starter project.",
         "serve": "Serve the tools of a target over MCP.",
         "uninstall": "Undo an installation.",
+        "worker": "Drive runs of a Temporal server with the tools of a target.",
     },
     "Ask a model": {
         "chat": "Chat with a model that calls the tools of a target.",

@@ -129,6 +129,7 @@ _COMMAND_WORDS: Final = (
     (r", or pass `api_key=`", ""),  # no flag: other users see the arguments of a process
     (r'model\("([^"]+)", base_url="([^"]+)"\)', r"--model \1 --base-url \2"),
     (r'model\("([^"]+)"\)', r"--model \1"),
+    (r"TemporalRuntime\(address='([^']*)'\)", r"--temporal \1"),
     (r"`base_url=`", "--base-url"),
     (r"\bbase_url=", "--base-url "),
     (r"\bbase_url\b", "--base-url"),

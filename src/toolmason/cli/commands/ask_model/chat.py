@@ -58,12 +58,8 @@ _RECORDER: Final[ContextVar[TraceRecorder | None]] = ContextVar("toolmason_trace
 
 
 def model_options(function: _F) -> _F:
-    """Add the arguments and options of a command that asks a model."""
+    """Add the target and the options of a command that has a chat."""
     for add in (
-        click.option("--trace-file", metavar="FILE", help="Write the spans of all runs as one HTML page."),
-        click.option("--trace", is_flag=True, help="Print the spans of each run as a tree."),
-        click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON."),
-        click.option("--yes", is_flag=True, help="Approve calls without asking."),
         click.option("--system", help="System prompt."),
         click.option("--reasoning", metavar="LEVEL", help="low, medium, high, or a number of tokens."),
         click.option(
@@ -72,8 +68,21 @@ def model_options(function: _F) -> _F:
         click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="HTTP header; repeatable."),
         click.option("--base-url", metavar="URL", help="Address of the model's API."),
         click.option("--model", "name", help="Model: openai:gpt-5, anthropic:…, ollama:…, local, offline."),
-        click.argument("prompt", required=False),
         click.argument("target", required=False),
+    ):
+        function = add(function)
+    return function
+
+
+def prompt_options(function: _F) -> _F:
+    """Add the arguments and options of a command that sends a prompt."""
+    for add in (
+        click.option("--trace-file", metavar="FILE", help="Write the spans of all runs as one HTML page."),
+        click.option("--trace", is_flag=True, help="Print the spans of each run as a tree."),
+        click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON."),
+        click.option("--yes", is_flag=True, help="Approve calls without asking."),
+        click.argument("prompt", required=False),
+        model_options,
     ):
         function = add(function)
     return function
@@ -87,7 +96,7 @@ def model_options(function: _F) -> _F:
         "chat mcp.json --model local",
     ),
 )
-@model_options
+@prompt_options
 @click.option("--memory", "memory_file", metavar="FILE", help="Keep conversations in this SQLite file.")
 @click.option("--conversation", metavar="NAME", help="Conversation in the file of --memory; by default: default.")
 def command(target: str | None, prompt: str | None, *, yes: bool, as_json: bool, **options: Any) -> None:

@@ -16,8 +16,8 @@ from toolmason.chat.send_options import MessageInput
 from toolmason.cli.commands.ask_model.chat import (
     choose_and_announce_model,
     make_chat,
-    model_options,
     print_reply,
+    prompt_options,
     read_model_options,
     send_and_show,
     tracing,
@@ -38,7 +38,7 @@ DEFAULT_JOURNAL: Final = "runs.db"
         "run app.py 'Close the old tickets' --model openai:gpt-5", "run app.py 'Close the old tickets' --durable --yes"
     ),
 )
-@model_options
+@prompt_options
 @click.option(
     "--durable",
     is_flag=False,
