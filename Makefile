@@ -159,7 +159,7 @@ $(DEBIAN): $(READY)
 	@touch $@
 
 # KILLS=8 is a short form; without it, 60 runs of each kind are killed twice.
-kills: $(DEBIAN) ## Kill durable runs in SQLite and PostgreSQL, and the server, at hundreds of points, and go on with them
+kills: $(DEBIAN) $(JUDGES)/.engines ## Kill durable runs in SQLite, PostgreSQL and Temporal, and the server, at hundreds of points, and go on with them
 	@KILLS=$(KILLS) $(BIN)/python -m pytest -m 'not live' --full --timeout=3600 -n 2 $(PYTEST_FLAGS) tests/chat/test_durable.py
 
 # Engines that only these tests start. Each has hundreds of megabytes, so that the other targets leave them out.
@@ -173,6 +173,7 @@ test-scale: $(DEBIAN) $(JUDGES)/.engines ## Test stores, Ray and Temporal, kill 
 	@KILLS=$(or $(KILLS),50) $(BIN)/python -m pytest -m scale --timeout=600 $(PYTEST_FLAGS) tests/scale
 	@$(MAKE) --no-print-directory kills KILLS=$(KILLS)
 	@$(BIN)/python tests/judges/replicas.py $(or $(KILLS),50) $(if $(KILLS),3,10)
+	@$(BIN)/python benchmarks/scale.py
 
 mutants: $(READY) ## Break the source in 65 places, one at a time, and check that a test fails
 	@$(BIN)/python tests/judges/mutants.py $(MUTANT_FLAGS)

@@ -55,14 +55,38 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Print what the tests that kill processes counted, one row for each test and store."""
+    """Print what the tests that kill processes counted, one row for each test and engine."""
     rows = defaultdict(Counter)
     for report in terminalreporter.getreports("passed"):
         if any(name == "kills" for name, _ in report.user_properties):
             test, _, case = report.nodeid.rpartition("::")[2].partition("[")
-            rows[f"{test} {case.rstrip(']').lstrip('0123456789-')}"].update(dict(report.user_properties), runs=1)
-    for name, counts in sorted(rows.items()):
-        terminalreporter.write_line(f"{name.removeprefix('test_')}: {', '.join(f'{n} {k}' for k, n in counts.items())}")
+            engine = case.rstrip("]").strip("0123456789-")
+            rows[f"{test.removeprefix('test_').replace('_', ' ')}: {engine}"].update(dict(report.user_properties))
+    for number, (name, counts) in enumerate(sorted(rows.items())):
+        if number == 0:
+            terminalreporter.write_line(f"| what is killed | {' | '.join(counts)} |")
+            terminalreporter.write_line("|---" * (len(counts) + 1) + "|")
+        terminalreporter.write_line(f"| {name} | {' | '.join(f'{n:,}' for n in counts.values())} |")
+
+
+@pytest.fixture
+def count_kills(record_property):
+    """Add to a row of the table that is printed after the tests. `begun` counts the starts of each call.
+
+    `unknown` is the number of calls whose loss was reported: to the model, or to the caller.
+    """
+
+    def count(kills, begun, unknown=0):
+        payments = [times for call, times in begun.items() if call.startswith("pay")]
+        record_property("kills", kills)
+        record_property("calls", len(begun))
+        record_property("ran once", sum(times == 1 for times in begun.values()))
+        record_property("repeatable, ran twice", sum(times == 2 for times in begun.values()) - payments.count(2))
+        record_property("repeatable, ran more often", sum(times > 2 for times in begun.values()))
+        record_property("payments, ran twice", sum(times > 1 for times in payments))
+        record_property("told as unknown", unknown)
+
+    return count
 
 
 @pytest.hookimpl(wrapper=True)

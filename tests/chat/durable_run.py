@@ -2,8 +2,9 @@
 
 Each call leaves a line before and after it.
 
-At the POINT-th thing that happens (a transaction begins or ends, a call begins or ends) the process kills itself, as
-`kill -9` would. POINT 0 is never. Where another process drives the run, this one waits for it.
+At the POINT-th thing that happens (a transaction or a request begins or ends, a call begins or ends) the process kills
+itself, as `kill -9` would. POINT 0 is never. Where another process drives the run, this one waits for it. The URL is
+that of a PostgreSQL database, or the address of a Temporal server; SCHEMA is then the prefix of the runs.
 """
 
 import asyncio
@@ -57,6 +58,11 @@ def open_stores(**options):
     if len(sys.argv) == 3:
         add_points(SqliteStore)
         return SqliteRuntime(FOLDER / "runs.db", **options), SqliteMemory(FOLDER / "chat.db", 1000)
+    if not sys.argv[3].startswith("postgres"):
+        sys.path.insert(0, str(Path(__file__).parents[1]))
+        from scale.temporal_server import make_runtime
+
+        return make_runtime(*sys.argv[3:], point), SqliteMemory(FOLDER / "chat.db", 1000)
     from toolmason.chat import PostgresStore, StoreMemory, StoreRuntime
 
     add_points(PostgresStore)

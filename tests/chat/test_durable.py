@@ -5,8 +5,10 @@ import os
 import random
 import sys
 import time
+import uuid
 from collections import Counter
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -18,18 +20,34 @@ from toolmason.chat.memory import SqliteMemory
 from toolmason.providers.conversation import check_conversation
 
 PROGRAM = str(Path(__file__).with_name("durable_run.py"))
-STEPS, POINTS = 6, 205
-"""How many turns with calls the run takes, and about how many things happen in it."""
+STEPS = 6
+"""How many turns with calls the run takes."""
 CHATS = str(Path(__file__).with_name("delegated_run.py"))
-CHATS_POINTS = 640
 TICKETS = str(Path(__file__).with_name("ticket_run.py"))
-TICKETS_POINTS = 180
+WAIT_SECONDS = 180
+"""How long a run may take: three chats on Temporal need 17 s on a machine that has nothing else to do."""
+MAX_TEMPORAL_SEEDS = 25
+"""A run on Temporal takes seconds, so that `--full` has fewer of them: 50 kills."""
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.scale)])
+@pytest.fixture
 def place(request, tmp_path):
     """Where runs and conversations are kept."""
-    return Files(tmp_path) if request.param == "sqlite" else request.getfixturevalue("database")
+    if request.param == "sqlite":
+        return Files(tmp_path)
+    if request.param == "postgres":
+        return request.getfixturevalue("database")
+    return Workflows(tmp_path, request.getfixturevalue("temporal"))
+
+
+@pytest.fixture(scope="session")
+def temporal(tmp_path_factory):
+    from scale.temporal_server import Server
+
+    server = Server(tmp_path_factory.mktemp("temporal"))
+    server.wait()
+    yield server
+    server.kill()
 
 
 @pytest.fixture
@@ -43,9 +61,17 @@ class Files:
     """Files in the folder of the test."""
 
     words: tuple[str, ...] = ()
+    points: ClassVar = {PROGRAM: 205, CHATS: 640, TICKETS: 180}
+    """About how many things happen in each program."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def find_effects(self):
+        runtime = self.open_runtime()
+        found = [effect for record in runtime.runs() for effect in runtime.effects(record.run)]
+        runtime.close()
+        return found
 
     def open_runtime(self):
         return SqliteRuntime(self.folder / "runs.db")
@@ -54,7 +80,7 @@ class Files:
         return SqliteMemory(self.folder / "chat.db", 1000)
 
 
-class Database:
+class Database(Files):
     """A schema in a PostgreSQL database."""
 
     def __init__(self, server) -> None:
@@ -68,25 +94,37 @@ class Database:
         return StoreMemory(self.store, 1000)
 
 
+class Workflows(Files):
+    """Runs on a Temporal server whose names begin alike, and conversations in a file."""
+
+    points: ClassVar = {PROGRAM: 180, CHATS: 560, TICKETS: 290}
+
+    def __init__(self, folder: Path, server) -> None:
+        super().__init__(folder)
+        self.words = (server.address, f"{uuid.uuid4().hex[:8]} ")
+
+    def find_effects(self):
+        from scale.temporal_server import PrefixedRuntime
+
+        async def find():
+            runs = [record.run for record in await runtime.find_runs("")]
+            for run in runs:
+                await runtime.replay(run)
+            return [effect for run in runs for effect in await runtime.effects(run)]
+
+        runtime = PrefixedRuntime(*self.words)
+        try:
+            return asyncio.run(find())
+        finally:
+            runtime.close()
+
+
 @pytest.fixture
 def start(forks: ForkServer, place):
     def start(folder: Path, point: int = 0, program: str = PROGRAM) -> Forked:
         return forks.start([sys.executable, program, str(folder), str(point), *place.words])
 
     return start
-
-
-@pytest.fixture
-def count_kills(record_property):
-    """Add a row to the table that the tests print at their end: kills, calls, and those that ran again."""
-
-    def count(kills: int, begun: Counter[str]) -> None:
-        record_property("kills", kills)
-        record_property("calls", len(begun))
-        record_property("repeatable calls that ran again", sum(times > 1 for times in begun.values()))
-        record_property("payments that ran again", sum(n > 1 for call, n in begun.items() if call.startswith("pay")))
-
-    return count
 
 
 def lines(folder: Path, word: str) -> list[str]:
@@ -106,10 +144,7 @@ def calls_begun(folder: Path) -> Counter[str]:
 
 def calls_done(place) -> set[str]:
     """The calls that the journal knows the result of."""
-    runtime = place.open_runtime()
-    effects = [effect for record in runtime.runs() for effect in runtime.effects(record.run)]
-    runtime.close()
-    return {f"{e.name} {e.arguments['n']}" for e in effects if e.state == "done" and "n" in e.arguments}
+    return {f"{e.name} {e.arguments['n']}" for e in place.find_effects() if e.state == "done" and "n" in e.arguments}
 
 
 def conversation(place) -> list[Message]:
@@ -120,9 +155,18 @@ def conversation(place) -> list[Message]:
 
 
 def pytest_generate_tests(metafunc):
-    if "seed" in metafunc.fixturenames:
-        sizes = int(os.environ.get("KILLS") or 0) // 2 or (60 if metafunc.config.getoption("full") else 6)
-        metafunc.parametrize("seed", range(sizes))
+    size = int(os.environ.get("KILLS") or 0) // 2 or (60 if metafunc.config.getoption("full") else 6)
+    has_place, has_seed = "place" in metafunc.fixturenames, "seed" in metafunc.fixturenames
+    if has_place:
+        seeds = {"sqlite": size, "postgres": size, "temporal": min(size, MAX_TEMPORAL_SEEDS)}
+        cases = [
+            pytest.param(name, *([seed] if has_seed else []), marks=[] if name == "sqlite" else pytest.mark.scale)
+            for name, count in seeds.items()
+            for seed in range(count if has_seed else 1)
+        ]
+        metafunc.parametrize(["place", "seed"] if has_seed else ["place"], cases, indirect=["place"])
+    elif has_seed:
+        metafunc.parametrize("seed", range(size))
 
 
 @pytest.mark.fuzz
@@ -131,20 +175,20 @@ def test_a_run_that_is_killed_does_nothing_twice_that_it_must_not(start, place, 
     settled: dict[str, int] = {}
     kills = 0
     for _ in range(2):
-        ended = start(tmp_path, chance.randint(1, POINTS)).wait(60)
+        ended = start(tmp_path, chance.randint(1, place.points[PROGRAM])).wait(WAIT_SECONDS)
         kills += ended != 0
         settled |= {call: calls_begun(tmp_path)[call] for call in calls_done(place)}
 
-    assert start(tmp_path).wait(60) == 0
+    assert start(tmp_path).wait(WAIT_SECONDS) == 0
 
     begun = calls_begun(tmp_path)
-    count_kills(kills, begun)
-    assert all(begun[call] == times for call, times in settled.items()), "what was done is not done again"
-    assert all(times <= 1 for call, times in begun.items() if call.startswith("pay"))
-    assert all(times <= 1 + kills for times in begun.values())
     [*_, finish] = lines(tmp_path, "finish")
     _, why, text, *results = finish.split()
     told = Counter(results)
+    count_kills(kills, begun, told["pay:unknown_outcome"])
+    assert all(begun[call] == times for call, times in settled.items()), "what was done is not done again"
+    assert all(times <= 1 for call, times in begun.items() if call.startswith("pay"))
+    assert all(times <= 1 + kills for times in begun.values())
     assert (why, text) == ("stop", "done")
     assert told["look:ok"] == 2 * STEPS
     assert told["pay:ok"] + told["pay:unknown_outcome"] == STEPS
@@ -168,10 +212,10 @@ def test_a_database_server_that_is_stopped_repeats_no_call(forks, postgres, data
         wait_for_lines(tmp_path, run, len(lines(tmp_path, "")) + chance.randint(0, 12 * STEPS))
         postgres.stop()
         postgres.start()
-        codes.append(run.wait(60))
+        codes.append(run.wait(WAIT_SECONDS))
 
     if codes[-1] != 0:  # it began while the server was away
-        assert forks.start(command).wait(60) == 0
+        assert forks.start(command).wait(WAIT_SECONDS) == 0
 
     begun = calls_begun(tmp_path)
     count_kills(2, begun)
@@ -183,7 +227,7 @@ def test_a_database_server_that_is_stopped_repeats_no_call(forks, postgres, data
 def test_two_processes_at_one_run_make_every_call_once(start, tmp_path):
     both = [start(tmp_path), start(tmp_path)]
 
-    codes = [process.wait(60) for process in both]
+    codes = [process.wait(WAIT_SECONDS) for process in both]
 
     assert codes == [0, 0]
     begun = calls_begun(tmp_path)
@@ -192,13 +236,13 @@ def test_two_processes_at_one_run_make_every_call_once(start, tmp_path):
     assert len(set(lines(tmp_path, "finish"))) == 1
 
 
-def test_one_that_waits_goes_on_as_soon_as_the_other_is_killed(start, tmp_path):
-    first = start(tmp_path, POINTS // 2)
+def test_one_that_waits_goes_on_as_soon_as_the_other_is_killed(start, place, tmp_path):
+    first = start(tmp_path, place.points[PROGRAM] // 2)
     second = start(tmp_path)
 
-    assert {first.wait(60), second.wait(60)} <= {-9, 0}
+    assert {first.wait(WAIT_SECONDS), second.wait(WAIT_SECONDS)} <= {-9, 0}
 
-    assert start(tmp_path).wait(60) == 0
+    assert start(tmp_path).wait(WAIT_SECONDS) == 0
     assert all(times == 1 for call, times in calls_begun(tmp_path).items() if call.startswith("pay"))
 
 
@@ -208,11 +252,11 @@ def test_three_chats_that_are_killed_repeat_no_finished_call(start, place, tmp_p
     settled: dict[str, int] = {}
     kills = 0
     for _ in range(2):
-        ended = start(tmp_path, chance.randint(1, CHATS_POINTS), CHATS).wait(60)
+        ended = start(tmp_path, chance.randint(1, place.points[CHATS]), CHATS).wait(WAIT_SECONDS)
         kills += ended != 0
         settled |= {call: calls_begun(tmp_path)[call] for call in calls_done(place)}
 
-    assert start(tmp_path, 0, CHATS).wait(60) == 0
+    assert start(tmp_path, 0, CHATS).wait(WAIT_SECONDS) == 0
 
     begun = calls_begun(tmp_path)
     count_kills(kills, begun)
@@ -227,19 +271,21 @@ def test_three_chats_that_are_killed_repeat_no_finished_call(start, place, tmp_p
 
 def test_work_in_the_background_survives_kills_and_each_result_arrives_once(start, place, tmp_path, seed, count_kills):
     chance = random.Random(seed)  # noqa: S311 - the seed is the test
-    kills = sum(start(tmp_path, chance.randint(1, TICKETS_POINTS), TICKETS).wait(60) != 0 for _ in range(2))
+    kills = sum(
+        start(tmp_path, chance.randint(1, place.points[TICKETS]), TICKETS).wait(WAIT_SECONDS) != 0 for _ in range(2)
+    )
 
-    assert start(tmp_path, 0, TICKETS).wait(60) == 0
+    assert start(tmp_path, 0, TICKETS).wait(WAIT_SECONDS) == 0
 
     begun = calls_begun(tmp_path)
-    count_kills(kills, begun)
+    said = conversation(place)
+    results = [result.text for message in said for result in message.results]
+    unknown = sum("unknown_outcome" in text for text in results)
+    count_kills(kills, begun, unknown)
     assert all(times <= 1 for call, times in begun.items() if call.startswith("pay"))
     assert begun["look 1"] <= 1 + kills
     assert lines(tmp_path, "finish")[-1] == "finish stop done 0"
-    said = conversation(place)
     assert check_conversation(said) == []
-    results = [result.text for message in said for result in message.results]
-    unknown = sum("unknown_outcome" in text for text in results)
     arrived = Counter(text.partition("result-")[2] for text in results if "result-" in text)
     assert set(arrived.values()) == {1}, "nothing arrives twice"
     assert arrived["1"] == 1

@@ -1,45 +1,20 @@
-"""A run on Temporal that a test kills: `python temporal_run.py ADDRESS RUN FOLDER POINT`, as `chat/durable_run.py`.
+"""A process with runs on Temporal: `python temporal_run.py ADDRESS RUN FOLDER ROLE`.
 
-At the POINT-th thing that happens (a request begins or ends, a call begins or ends) the process kills itself. POINT 0
-is never. If another process drives the run, this one waits for it. POINT `pause` asks for approval; `resume` gets it.
-POINT `first` and `second` are workers that drive the runs of the queue RUN.
+ROLE `pause` asks for approval; `resume` gets it. `first` and `second` are workers that drive the runs of the queue RUN.
 """
 
 import asyncio
 import json
 import os
-import signal
 import sys
-import threading
 import time
-from itertools import count
 from pathlib import Path
 
 from toolmason import Allow, Chat, Toolbox, tool
-from toolmason.errors import RunTaken
 from toolmason.models.scripted import ScriptedModel
 from toolmason.scale import TemporalRuntime, TemporalWorker
-from toolmason.scale.temporal_connection import TemporalConnection
 
-ADDRESS, RUN, FOLDER, POINT = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]
-STEPS = 2
-_points = count(1)
-_lock = threading.Lock()
-_request = TemporalConnection.request
-
-
-def point() -> None:
-    with _lock:
-        number = next(_points)
-    if str(number) == POINT:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-async def request(self, send):
-    point()
-    answer = await _request(self, send)
-    point()
-    return answer
+ADDRESS, RUN, FOLDER, ROLE = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]
 
 
 def note(line: str) -> None:
@@ -48,25 +23,11 @@ def note(line: str) -> None:
     os.close(handle)
 
 
-def leave_lines(kind: str, n: int) -> int:
-    point()
-    note(f"begin {kind} {n}")
-    point()
-    note(f"end {kind} {n}")
-    point()
-    return n
-
-
-@tool(read_only=True)
-def look(n: int) -> int:
-    """Look; may be done twice."""
-    return leave_lines("look", n)
-
-
 @tool
 def pay(n: int) -> int:
     """Pay; must not be done twice."""
-    return leave_lines("pay", n)
+    note(f"begin pay {n}")
+    return n
 
 
 @tool(destructive=True)
@@ -76,33 +37,13 @@ def erase(name: str) -> str:
     return f"erased {name}"
 
 
-def answer(request):
-    """Answer by what was said, so that it is the same in every process."""
-    step = sum(message.role == "assistant" for message in request.messages)
-    if step == STEPS:
-        return "done"
-    return [("look", {"n": step * 10}), ("look", {"n": step * 10 + 1}), ("pay", {"n": step})]
-
-
-async def drive(runtime: TemporalRuntime) -> None:
-    chat = Chat(ScriptedModel([answer] * 20), Toolbox(look, pay), runtime=runtime)
-    while True:
-        try:
-            reply = await chat.send("go", run=RUN)
-            break
-        except RunTaken:
-            await asyncio.sleep(0.05)
-    results = [f"{r.name}:{'ok' if r.ok else r.error.code}" for m in reply.new for r in m.results]
-    note(f"finish {reply.finish} {reply.text} {' '.join(results)}")
-
-
 async def approve(runtime: TemporalRuntime) -> None:
     script = [lambda request: request.messages[-1].results[0].text] * 2
-    if POINT == "pause":
+    if ROLE == "pause":
         script.insert(0, [("erase", {"name": "a"})])
     chat = Chat(ScriptedModel(script), Toolbox(erase, approval_key="a key of a decent size"), runtime=runtime)
     saved = FOLDER / "saved.json"
-    if POINT == "pause":
+    if ROLE == "pause":
         reply = await chat.send("Erase a.", run=RUN)
         decision = chat.box.approvals.decide(reply.pending[0], Allow())
         saved.write_text(json.dumps([reply.save(), decision.to_dict()]))
@@ -113,12 +54,12 @@ async def approve(runtime: TemporalRuntime) -> None:
 
 
 async def serve(runtime: TemporalRuntime) -> None:
-    """Drive the runs of a queue, as worker POINT. The first worker that pays for a run holds until it is killed."""
+    """Drive the runs of a queue, as worker ROLE. The first worker that pays for a run holds until it is killed."""
 
     @tool(read_only=True)
     def wait(n: int) -> str:
         """Wait."""
-        note(f"begin wait {POINT} {os.getpid()}")
+        note(f"begin wait {ROLE} {os.getpid()}")
         while len(lines_of("begin wait")) < n:
             time.sleep(0.05)
         return "waited"
@@ -141,12 +82,9 @@ def lines_of(word: str) -> list[str]:
 
 
 async def main() -> None:
-    TemporalConnection.request = request
-    queue = RUN if POINT in ("first", "second") else "toolmason"
+    queue = RUN if ROLE in ("first", "second") else "toolmason"
     runtime = TemporalRuntime(ADDRESS, lease=3, queue=queue)
-    if POINT in ("first", "second"):
-        await serve(runtime)
-    await (approve if POINT in ("pause", "resume") else drive)(runtime)
+    await (approve if ROLE in ("pause", "resume") else serve)(runtime)
     runtime.close()
 
 

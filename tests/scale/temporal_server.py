@@ -1,14 +1,21 @@
-"""A Temporal server in a process of its own."""
+"""A Temporal server in a process of its own, and a runtime for programs that a test kills."""
 
 import contextlib
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from toolmason.errors import ConfigError
 from toolmason.scale import TemporalRuntime
+from toolmason.scale.temporal_connection import TemporalConnection
+from toolmason.scale.temporal_execution import get_workflow_id
+from toolmason.scale.temporal_workflow import RunWorkflow
 
 
 class Server:
@@ -44,3 +51,42 @@ class Server:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait(10)
+
+
+class PrefixedRuntime(TemporalRuntime):
+    """Runtime that adds a prefix to the names of runs, so that tests with one server do not share any."""
+
+    def __init__(self, address: str, prefix: str) -> None:
+        super().__init__(address, lease=3)
+        self.prefix = prefix
+
+    def execute(self, run):
+        return super().execute(self.prefix + run)
+
+    async def find_runs(self, prefix):
+        found = await super().find_runs(self.prefix + prefix)
+        return [replace(record, run=record.run.removeprefix(self.prefix)) for record in found]
+
+    async def effects(self, run):
+        return await super().effects(self.prefix + run)
+
+    async def replay(self, run):
+        """Check that the workflow of a run makes the same commands again."""
+        handle = self.connection.get_session().client.get_workflow_handle(get_workflow_id(self.prefix + run, 1))
+        history = await self.connection.run(handle.fetch_history)
+        replayer = Replayer(workflows=[RunWorkflow], workflow_runner=UnsandboxedWorkflowRunner())
+        assert (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure is None
+
+
+def make_runtime(address: str, prefix: str, point: Callable[[], None]) -> PrefixedRuntime:
+    """Return a runtime that calls `point` before and after each request to the server."""
+    send_request = TemporalConnection.request
+
+    async def request(self, send):
+        point()
+        answer = await send_request(self, send)
+        point()
+        return answer
+
+    TemporalConnection.request = request
+    return PrefixedRuntime(address, prefix)
