@@ -13,19 +13,20 @@ import shlex
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType, ModuleType
 
 from fork_server import COMMAND, ForkServer
 
 FENCE = re.compile(
-    r"^ *(?P<fence>`{3,})(?P<language>python|console)\b[^\n]*\n(?P<body>.*?)^ *(?P=fence) *$",
+    r"^ *(?P<fence>`{3,})(?P<language>python|console)\b *(?P<engine>\w*)[^\n]*\n(?P<body>.*?)^ *(?P=fence) *$",
     re.MULTILINE | re.DOTALL,
 )
 FILE_NAME = re.compile(r"# (?P<name>[\w./-]+\.py)\s*\Z")
 ANYTHING = "..."
+NO_ENGINES: Mapping[str, tuple[str, str]] = {}
 OF_A_SHELL = re.compile(r"[|&;<>()$`*?~#]")
 """Characters that mean something to a shell outside of quotes."""
 
@@ -37,6 +38,8 @@ class Block:
     language: str
     text: str
     line: int
+    engine: str = ""
+    """Server that it needs: `temporal` or `postgres`. `make test-scale` runs such blocks."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,9 @@ class Command:
 def blocks_of(page: str) -> list[Block]:
     """Return the Python and console blocks of a page, in order."""
     return [
-        Block(found["language"], textwrap.dedent(found["body"]), page.count("\n", 0, found.start()) + 2)
+        Block(
+            found["language"], textwrap.dedent(found["body"]), page.count("\n", 0, found.start()) + 2, found["engine"]
+        )
         for found in FENCE.finditer(page)
     ]
 
@@ -68,8 +73,13 @@ def missing_lines(shown: Sequence[str], output: str) -> list[str]:
     return [line for line in shown if line != ANYTHING and not any(line in candidate for candidate in actual)]
 
 
-def run_page(page: Path, folder: Path, forks: ForkServer) -> None:
+def run_page(
+    page: Path, folder: Path, forks: ForkServer, addresses: Mapping[str, tuple[str, str]] = NO_ENGINES
+) -> None:
     """Run the blocks of a page in order, with one namespace and `folder` as the working directory.
+
+    `addresses` has, for each engine that runs, its address in the page and the one to use instead. Blocks that need
+    another engine are left out.
 
     Raises:
         AssertionError: a command failed, or its output is not what the page shows.
@@ -80,10 +90,13 @@ def run_page(page: Path, folder: Path, forks: ForkServer) -> None:
     try:
         with asyncio.Runner() as runner:
             for block in blocks_of(page.read_text("utf-8")):
+                if block.engine and block.engine not in addresses:
+                    continue
+                shown = replace(block, text=block.text.replace(*addresses.get(block.engine, ("", ""))))
                 if block.language == "python":
-                    _run_python(block, page, folder, module, runner)
+                    _run_python(shown, page, folder, module, runner)
                 else:
-                    _run_console(block, page, folder, forks)
+                    _run_console(shown, page, folder, forks)
     finally:
         _forget_modules_of(folder)
         del sys.modules[module.__name__]
