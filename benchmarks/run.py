@@ -34,6 +34,8 @@ import threads
 import tracing
 from measure import ONLY, Neighbours
 
+import scale
+
 README = Path(__file__).with_name("README.md")
 SUBJECTS = {
     "call": calls.on_loop,
@@ -52,7 +54,10 @@ SUBJECTS = {
     "manifest": manifests.table,
     "tracing": tracing.table,
     "instructions": instructions.table,
+    "scale": scale.table,
 }
+ON_REQUEST = ("instructions", "scale")
+"""Subjects that need other programs: `all` leaves them out."""
 BARS = "bars"
 OWN = ("toolmason", "pydantic", "pydantic-core", "anyio")
 
@@ -93,7 +98,7 @@ def _chosen(subject: str, *, counts: bool) -> list[str]:
         return []
     if subject != "all":
         return [subject, *(["instructions"] if counts and subject == "call" else [])]
-    return [name for name in SUBJECTS if counts or name != "instructions"]
+    return [name for name in SUBJECTS if name not in ON_REQUEST or (counts and name == "instructions")]
 
 
 def _show(subject: str, text: str, *, write: bool) -> None:

@@ -1,8 +1,9 @@
-"""Measure the service times of one process, a replica and two journals: `python benchmarks/service_times.py`.
+"""Measure the service times of one process, a replica, two journals and Ray: `python benchmarks/service_times.py`.
 
 A journalled call is one effect of a run: two transactions around a function that returns at once. CPU times depend less
 on other programs of the machine than times by the clock, so both are printed. The figures go to `service_times.json`,
-which `simulate.py` reads. PostgreSQL runs beside it, with its default settings (fsync on), from Debian's packages.
+which `simulate.py` reads. PostgreSQL runs beside it, with its default settings (fsync on), from Debian's packages. The
+cluster of Ray has two CPUs of this machine. `make test-scale` installs both.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from toolmason import Toolbox, tool
 from toolmason.chat import PostgresStore, SqliteStore, StoreRuntime
 from toolmason.chat.durable.effects import RunEffect, make_result
 from toolmason.chat.run.delegation import CALL_SERIALIZER
+from toolmason.scale import RayExecutor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from postgres_server import PostgresServer
@@ -51,16 +53,28 @@ def summarize(samples: Sequence[float], cpu: float, **more: float) -> dict[str, 
     }
 
 
-async def measure_calls() -> dict[str, float]:
-    """Measure a call in this process."""
-    box, samples = Toolbox(echo), []
+async def measure_calls(box: Toolbox, calls: int) -> dict[str, float]:
+    """Measure a call of this process."""
+    samples = []
     await box.call("echo", {"text": "x"})
     started = time.process_time()
-    for _ in range(20 * CALLS):
+    for _ in range(calls):
         before = time.perf_counter()
         await box.call("echo", {"text": "x"})
         samples.append(time.perf_counter() - before)
     return summarize(samples, time.process_time() - started)
+
+
+async def measure_ray() -> dict[str, float]:
+    """Measure a call in an actor of Ray: the CPU time is that of this process."""
+    from scale import echo_on_loop  # a worker cannot load a function of `__main__`
+
+    executor = RayExecutor(actors=1, init={"num_cpus": 2})
+    try:
+        remote = tool(echo_on_loop, name="echo", description="Echo.")
+        return await measure_calls(Toolbox(remote, executor=executor), CALLS)
+    finally:
+        await executor.aclose()
 
 
 async def perform(runtime: StoreRuntime, run: str, calls: int) -> list[float]:
@@ -129,7 +143,8 @@ def serve_replica(port: int) -> None:
 
 def main() -> int:
     """Print a table, and write the figures."""
-    found = {"call in the process": asyncio.run(measure_calls())}
+    found = {"call in the process": asyncio.run(measure_calls(Toolbox(echo), 20 * CALLS))}
+    found["Ray, actor"] = asyncio.run(measure_ray())
     named = {"name": "echo", "arguments": {"text": "x"}}
     modern = {"mcp-protocol-version": VERSION, "mcp-method": "tools/call", "mcp-name": "echo"}
     found["replica, stateless era"] = measure_replica(modern, {**named, "_meta": META})

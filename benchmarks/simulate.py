@@ -3,7 +3,8 @@
 Reads `service_times.json` (made by `service_times.py`). Calls arrive at random (Poisson). Each passes one or two
 stations with a queue: processes, of which each does one thing at a time, and a journal: the writer of a SQLite file,
 or the cores of a PostgreSQL server. Service times are exponential with the measured mean; waiting for disks and the
-network is a delay without a queue. Prints where each deployment saturates, and draws `docs/images/scale.svg`.
+network is a delay without a queue. A Ray node has as many actors as cores: what a call takes beyond the CPU time of the
+process is the work of an actor. Prints where each deployment saturates, and draws `docs/images/scale.svg`.
 """
 
 import heapq
@@ -23,6 +24,8 @@ PLOT = Path(__file__).parents[1] / "docs" / "images" / "scale.svg"
 RATES = (10, 30, 100, 300, 1000, 2000, 3000, 5000, 7000, 10_000)
 TARGET = 10_000
 ARRIVALS = 20_000
+TOOL_MS = 10.0
+"""CPU time of a tool for which a cluster is worth its cost."""
 SHARE = 0.7
 """Load up to which a queue is short; above it, the slowest calls wait for many others."""
 
@@ -84,10 +87,17 @@ def make_deployments(subjects: Mapping[str, Mapping[str, float]]) -> list[Deploy
     sqlite, postgres = subjects["journal, SQLite"], subjects["journal, PostgreSQL"]
     of_server, journalled = postgres["server_cpu_ms"], request + postgres["cpu_ms"]
     waits = max(0.0, postgres["ms"] - postgres["cpu_ms"] - of_server)
+    ray = subjects["Ray, actor"]
+    in_actor = max(0.01, ray["ms"] - ray["cpu_ms"])
     return [
         Deployment("1 process", [Station(1, request)]),
         Deployment("3 replicas", [Station(3, request)]),
         Deployment("3 replicas, session era", [Station(3, session)]),
+        Deployment("1 process, 1 Ray node, 4 cores", [Station(1, request + ray["cpu_ms"]), Station(4, in_actor)]),
+        Deployment(
+            "1 process, 1 Ray node, 4 cores, tools of 10 ms",
+            [Station(1, request + ray["cpu_ms"]), Station(4, in_actor + TOOL_MS)],
+        ),
         Deployment("1 process, SQLite journal", [Station(1, request + sqlite["cpu_ms"]), Station(1, sqlite["ms"])]),
         Deployment("3 replicas, PostgreSQL, 4 cores", [Station(3, journalled), Station(4, of_server)], waits),
         Deployment("20 replicas, PostgreSQL, 16 cores", [Station(20, journalled), Station(16, of_server)], waits),
@@ -108,7 +118,7 @@ def main() -> int:
     for each in deployments:
         times = each.simulate(SHARE * each.limit)
         first = min(range(len(each.stations)), key=lambda index, each=each: each.stations[index].limit)
-        part = ("the processes", "the journal")[first]
+        part = ("the processes", "the actors" if "Ray" in each.name else "the journal")[first]
         p50, p99 = statistics.median(times), times[int(len(times) * 0.99)]
         print(f"| {each.name} | {each.limit:,.0f} | {p50:.2g} | {p99:.2g} | {part} |")
         rates = [rate for rate in RATES if rate < 0.98 * each.limit]
