@@ -39,9 +39,7 @@ try:
 except ImportError as missing:
     raise ImportError("Temporal's SDK is not installed: pip install 'toolmason[temporal]'") from missing
 
-from toolmason.scale.temporal_workflow import (
-    NOT_STARTED,
-    OPEN_TIME,
+from toolmason.scale.temporal_messages import (
     Acquired,
     Acquisition,
     ChildRun,
@@ -52,10 +50,9 @@ from toolmason.scale.temporal_workflow import (
     RunFacts,
     RunPage,
     RunView,
-    RunWorkflow,
     Settlement,
-    decide,
 )
+from toolmason.scale.temporal_workflow import NOT_STARTED, OPEN_TIME, RunWorkflow, decide
 
 _MAX_UPDATES: Final = 8
 """Updates of one workflow at a time. Temporal rejects more than 10."""

@@ -22,8 +22,9 @@ from toolmason.chat.durable.journal import LEASE_SECONDS, EffectRecord, RunRecor
 from toolmason.errors import ConfigError, RunTaken, UnknownName
 from toolmason.scale.temporal_connection import TemporalConnection
 from toolmason.scale.temporal_execution import TemporalExecution, get_workflow_id
+from toolmason.scale.temporal_messages import DriveRequest, EffectState, Settlement
 from toolmason.scale.temporal_values import LargeValues
-from toolmason.scale.temporal_workflow import RUNS_QUEUE, DriveRequest, EffectState, Settlement
+from toolmason.scale.temporal_workflow import RUNS_QUEUE
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -22,7 +22,8 @@ try:
 except ImportError as missing:
     raise ImportError("Temporal's SDK is not installed: pip install 'toolmason[temporal]'") from missing
 
-from toolmason.scale.temporal_workflow import DRIVE, DriveRequest
+from toolmason.scale.temporal_messages import DriveRequest
+from toolmason.scale.temporal_workflow import DRIVE
 
 
 class TemporalWorker:

@@ -10,10 +10,10 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 try:
     from temporalio import workflow
@@ -22,6 +22,20 @@ try:
     from temporalio.exceptions import TimeoutError as ActivityTimeout
 except ImportError as missing:
     raise ImportError("Temporal's SDK is not installed: pip install 'toolmason[temporal]'") from missing
+
+from toolmason.scale.temporal_messages import (
+    Acquired,
+    Acquisition,
+    ChildRun,
+    DriveRequest,
+    EffectDecision,
+    EffectState,
+    Performance,
+    RunFacts,
+    RunPage,
+    RunView,
+    Settlement,
+)
 
 HOLD: Final = "hold"
 """Name of the activity that lasts as long as a driver holds the run."""
@@ -32,8 +46,8 @@ RUNS_QUEUE: Final = "/runs"
 NOT_STARTED: Final = "NotStarted"
 """Type of the failure of an activity whose work did not start."""
 PENDING: Final = "pending"
-_SCHEDULES_AT_ONCE: Final = "schedules-at-once"
-"""Name of the change that schedules an activity in the handler of its update."""
+_ORDERED: Final = "ordered"
+"""Name of the change after which the commands do not depend on how a worker groups updates and events."""
 PAGE_BYTES: Final = 500_000
 _ONE_ATTEMPT: Final = RetryPolicy(maximum_attempts=1)
 _MAX_EVENTS: Final = 8000
@@ -50,138 +64,6 @@ _NO_LIMIT: Final = timedelta(days=3650)
 OPEN_TIME: Final = timedelta(days=365)
 """Time after which Temporal closes a run that was interrupted, or that waits for approval. Its record stays."""
 Activity: TypeAlias = "workflow.ActivityHandle[Any]"
-
-
-@dataclass(frozen=True, slots=True)
-class EffectState:
-    """Record of one effect."""
-
-    key: str
-    kind: str
-    name: str
-    arguments: dict[str, Any]
-    repeatable: bool
-    attempt: int = 1
-    state: str = "started"
-    """`started`, `done`, `waits`, `again` or `unknown`, as in the SQLite journal."""
-    outcome: Any = None
-    at: float = 0.0
-    ended: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Acquisition:
-    """Request of a driver to hold the run."""
-
-    holder: str
-    """ID of this execution of the run."""
-    process: str
-    queue: str
-    """Task queue that only the driver polls."""
-    lease: float
-    dead_holder: str = ""
-    """Holder whose process is known to have ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Acquired:
-    """Answer to a driver: the recorded facts, or why it cannot hold the run."""
-
-    state: Literal["held", "taken", "empty", "retired"]
-    """`empty`: the record of `previous` has to be restored first. `retired`: the run goes on in another workflow."""
-    facts: dict[str, Any] = field(default_factory=dict)
-    holder: str = ""
-    process: str = ""
-    previous: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Performance:
-    """Request to perform an effect."""
-
-    holder: str
-    effect: EffectState
-    activity: str
-    """ID of the activity."""
-    again: bool = False
-    """True if the effect is known not to have been executed."""
-
-
-@dataclass(frozen=True, slots=True)
-class EffectDecision:
-    """Answer to a driver about an effect: its record, or that it has to be performed."""
-
-    state: Literal["start", "done", "unknown", "changed", "taken"]
-    known: EffectState | None = None
-    is_full: bool = False
-    """True if the run has to go on in another workflow soon."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChildRun:
-    """Request to start the workflow of a run that belongs to this one: a delegated chat, or work in the background."""
-
-    workflow: str
-    """ID of the workflow."""
-    survives: bool
-    """True if it goes on after this workflow was cancelled."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settlement:
-    """Outcome of an effect that was not performed, or the facts of the run."""
-
-    holder: str
-    key: str = ""
-    state: str = ""
-    outcome: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """Facts of a run to record, and its end."""
-
-    holder: str
-    facts: dict[str, Any]
-    finish: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DriveRequest:
-    """Request that any worker of a task queue drives the run."""
-
-    run: str
-    queue: str
-    lease: float
-    message: dict[str, Any]
-    conversation: str | None = None
-    decisions: list[dict[str, Any]] = field(default_factory=list)
-    """Decisions about the calls that wait for approval."""
-    carrier: dict[str, str] = field(default_factory=dict)
-    """Trace of the program that started the run."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunView:
-    """Record of a run without its effects."""
-
-    begun: float
-    finish: str | None
-    effects: int
-    held: bool
-    facts: dict[str, Any]
-    previous: str = ""
-    """ID of the workflow that has the record, if it was not restored from there."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunPage:
-    """Some of the effects of a run."""
-
-    effects: list[EffectState]
-    next: int | None = None
-    """Index of the next page, or None after the last one."""
-    view: RunView | None = None
 
 
 def decide(known: EffectState | None, effect: EffectState, *, again: bool) -> EffectDecision:
@@ -245,6 +127,7 @@ class RunWorkflow:
     @workflow.update
     async def acquire(self, request: Acquisition) -> Acquired:
         """Let one driver hold the run, if no other one does."""
+        await _process_events()
         if self.previous:
             return Acquired("empty", previous=self.previous)
         if self.is_retired:
@@ -273,7 +156,7 @@ class RunWorkflow:
         If the task scheduled it, a replay could fail: it may process two updates in two steps that came in one, so that
         the task of the first would run before the second.
         """
-        is_new = workflow.patched(_SCHEDULES_AT_ONCE)
+        is_new = workflow.patched(_ORDERED)
         task = asyncio.create_task(work(schedule()) if is_new else _start_later(schedule, work))
         self.tasks.add(task)  # the event loop keeps only weak references
         task.add_done_callback(self.tasks.discard)
@@ -327,8 +210,9 @@ class RunWorkflow:
             self._let_drive(DriveRequest(run, queue, self.lease, message, conversation, decisions))
 
     @workflow.update
-    def drive(self, request: DriveRequest) -> bool:
+    async def drive(self, request: DriveRequest) -> bool:
         """Let a worker drive the run. Return False if one does already."""
+        await _process_events()
         return self._let_drive(request)
 
     def _let_drive(self, request: DriveRequest) -> bool:
@@ -443,6 +327,16 @@ class RunWorkflow:
                 return RunPage(found, start + len(found))
             found.append(effect)
         return RunPage(found)
+
+
+async def _process_events() -> None:
+    """Process the events before an update, such as the loss of the last driver.
+
+    A worker that has not cached the workflow may process an update before them, and a replay after them. A timer has
+    one place among the events.
+    """
+    if workflow.patched(_ORDERED):
+        await workflow.sleep(0.001)
 
 
 async def _start_later(schedule: Callable[[], Activity], work: Callable[[Activity], Coroutine[Any, Any, None]]) -> None:
