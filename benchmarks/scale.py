@@ -15,7 +15,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +23,6 @@ from measure import Row, Table, verdict
 from toolmason import Chat, Limits, Toolbox, tool
 from toolmason.chat import PostgresStore, SqliteRuntime, StoreRuntime
 from toolmason.models.scripted import ScriptedModel
-from toolmason.scale import RayExecutor, TemporalRuntime
 
 TESTS = Path(__file__).parents[1] / "tests"
 CALLS, STEPS = 100, 20
@@ -111,6 +109,8 @@ async def compare(subjects: Sequence[Subject], count: int, rounds: int) -> list[
 @contextmanager
 def executors() -> Iterator[list[Subject]]:
     """Yield the executors. The cluster of Ray has two CPUs, on this machine."""
+    from toolmason.scale import RayExecutor  # the other subjects of `run.py` measure without it
+
     tasks = RayExecutor(init={"num_cpus": 2})
     ray = tasks.connect()
     actors = RayExecutor(actors=1, cpus=0.5)
@@ -149,19 +149,22 @@ def executors() -> Iterator[list[Subject]]:
 
 def measure_batch(rounds: int) -> Table:
     """Measure a batch of calls that need a CPU, with one worker of Ray and with two."""
+    from toolmason.scale import RayExecutor
+
     walls: dict[int, list[float]] = {1: [], 2: []}
     cluster = RayExecutor(init={"num_cpus": 2})
     cluster.connect()
-    executors = {workers: RayExecutor(actors=workers) for workers in walls}
+    # Idle actors keep their share of the two CPUs of the cluster.
+    executors = {workers: RayExecutor(actors=workers, cpus=0.5) for workers in walls}
     calls = [("burn", {"rounds": BURN_ROUNDS})] * BURNS
     try:
         for turn in range(rounds + 1):
             for workers, executor in executors.items():
-                box = Toolbox(tool(burn), executor=executor)
+                box = Toolbox(tool(burn), executor=executor, timeout=None)
                 before = time.perf_counter()
                 results = asyncio.run(box.call_all(calls))
-                if not all(result.ok for result in results):
-                    raise RuntimeError(results[0].text)
+                if failed := [result for result in results if not result.ok]:
+                    raise RuntimeError(failed[0].text)
                 if turn:  # the first round starts the actors
                     walls[workers].append(time.perf_counter() - before)
                 asyncio.run(executor.aclose() if turn == rounds else asyncio.sleep(0))
@@ -183,6 +186,7 @@ def runtimes(folder: Path) -> Iterator[list[Subject]]:
     from temporal_server import Server
 
     from postgres_server import PostgresServer
+    from toolmason.scale import TemporalRuntime
 
     with ExitStack() as stack:
         postgres = PostgresServer()
@@ -244,27 +248,16 @@ def write_to_postgres(url: str) -> Batch:
     return write
 
 
-def run_activities(runtime: TemporalRuntime) -> Batch:
+def run_activities(runtime: Any) -> Batch:
     """Return a batch of two activities each, one after another, of a workflow."""
-    from temporalio import activity, workflow
+    from bare_workflow import NAME, Bare, bare
     from temporalio.worker import UnsandboxedWorkflowRunner, Worker
-
-    @activity.defn(name="bare")
-    async def bare(text: str) -> str:
-        return text
-
-    @workflow.defn(name="bare", sandboxed=False)
-    class Bare:
-        @workflow.run
-        async def run(self, count: int) -> None:
-            for _ in range(2 * count):
-                await workflow.execute_activity("bare", "x", start_to_close_timeout=timedelta(seconds=60))
 
     async def run(count: int) -> None:
         client = runtime.connection.get_session().client
         runner = UnsandboxedWorkflowRunner()
-        async with Worker(client, task_queue="bare", workflows=[Bare], activities=[bare], workflow_runner=runner):
-            await client.execute_workflow("bare", count, id=os.urandom(8).hex(), task_queue="bare")
+        async with Worker(client, task_queue=NAME, workflows=[Bare], activities=[bare], workflow_runner=runner):
+            await client.execute_workflow(NAME, 2 * count, id=os.urandom(8).hex(), task_queue=NAME)
 
     async def batch(count: int) -> None:
         runtime.connection.connect()
@@ -274,4 +267,6 @@ def run_activities(runtime: TemporalRuntime) -> Batch:
 
 
 if __name__ == "__main__":
-    print(measure_batch(3).markdown())
+    import scale  # a worker cannot load a function of `__main__`
+
+    print(scale.measure_batch(3).markdown())
