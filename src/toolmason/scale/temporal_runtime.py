@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from toolmason._core.call.approval import Decision
@@ -173,7 +173,7 @@ class TemporalRuntime:
     async def _unpack(self, effect: EffectState) -> EffectRecord:
         arguments = await self.values.unpack_all(effect.arguments)
         outcome = await self.values.unpack(effect.outcome)
-        return EffectRecord(**{**asdict(effect), "arguments": arguments, "outcome": outcome})
+        return EffectRecord(**asdict(replace(effect, arguments=arguments, outcome=outcome)))
 
     def close(self) -> None:
         """Disconnect from the server."""
