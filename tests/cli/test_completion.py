@@ -31,6 +31,7 @@ def test_commands_are_completed(complete):
         "check",
         "diff",
         "doctor",
+        "install",
         "list",
         "lock",
         "mcp",
@@ -38,6 +39,7 @@ def test_commands_are_completed(complete):
         "run",
         "runs",
         "serve",
+        "uninstall",
         "worker",
     ]
     assert complete("c") == ["call", "chat", "check"]
