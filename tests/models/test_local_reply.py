@@ -6,6 +6,7 @@ from models.writers import ScriptedGenerator
 from toolmason import ToolDefinition
 from toolmason.errors import ModelError
 from toolmason.models import ToolChoice
+from toolmason_local.grounding import is_mentioned
 from toolmason_local.prompts import Turn
 from toolmason_local.reply import MAX_CALLS, MAX_TOOLS, Reply, decide_reply, filter_allowed
 
@@ -56,9 +57,41 @@ def test_an_intent_is_not_a_call(intent):
 
 
 def test_a_doubtful_call_is_not_made():
-    writer = ScriptedGenerator("call get_weather", {"city": "Brno"}, "", probability=0.6)
+    writer = ScriptedGenerator("call get_weather", {"city": "Brno"}, "", probability=0.5)
 
-    assert decide_reply(writer, [WEATHER], ask("the weather was nice")) == Reply(intent="none")
+    assert decide_reply(writer, [WEATHER], ask("the weather in Brno was nice")) == Reply(intent="none")
+
+
+@pytest.mark.parametrize(
+    ("request_text", "probability", "is_made"),
+    [
+        ("weather in Brno", 0.7, True),
+        ("the weather was nice", 0.97, False),
+        ("the weather was nice", 0.99, True),
+    ],
+)
+def test_a_call_with_an_invented_value_must_be_nearly_certain(request_text, probability, is_made):
+    writer = ScriptedGenerator("call get_weather", {"city": "Brno"}, "", probability=probability)
+
+    reply = decide_reply(writer, [WEATHER], ask(request_text))
+
+    assert reply.calls == ((("get_weather", {"city": "Brno"}),) if is_made else ())
+
+
+@pytest.mark.parametrize(
+    ("values", "request_text", "is_told"),
+    [
+        ({"days": 7}, "the forecast for the next week", True),
+        ({"days": 12}, "the forecast for the next week", False),
+        ({"on": True, "mode": "eco"}, "it is dark here", True),
+        ({"names": ["Ann", "Bob"]}, "invite Ann", True),
+        ({"names": ["Eve"]}, "invite Ann", False),
+    ],
+)
+def test_booleans_and_choices_need_no_mention(values, request_text, is_told):
+    schema = {"properties": {"mode": {"enum": ["eco", "fast"]}}}
+
+    assert is_mentioned(values, schema, request_text) is is_told
 
 
 def test_a_model_without_adapter_gets_instructions():

@@ -31,6 +31,8 @@ _ENGLISH: Final = frozenset(
 _ORDINALS: Final = frozenset(
     {"first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "last"}
 )
+_AMOUNTS: Final = {"week": 7.0, "fortnight": 14.0, "dozen": 12.0, "couple": 2.0, "pair": 2.0, "once": 1.0, "twice": 2.0}
+"""Words that stand for a number."""
 _EDGES: Final = ".,;:!?\"'()[]{}«»“”„¿¡"
 
 
@@ -78,6 +80,16 @@ def drop_unmentioned(values: dict[str, Any], schema: Mapping[str, Any], request:
     }
 
 
+def is_mentioned(values: Mapping[str, Any], schema: Mapping[str, Any], request: str) -> bool:
+    """Return True if the request mentions every value; the model chooses booleans and choices itself."""
+    properties, words = schema.get("properties") or {}, _Words(request)
+    parts = {name: resolve(properties.get(name, {}), schema) for name in values}
+    return all(
+        isinstance(value, bool) or "enum" in parts[name] or words.mention(name, value, parts[name])
+        for name, value in values.items()
+    )
+
+
 class _Words:
     """Words and numbers of a request."""
 
@@ -92,6 +104,7 @@ class _Words:
             for digits in _DIGITS.findall(request)
             if len(digits) < 16  # noqa: PLR2004 - exact as a float
         }
+        self.numbers |= {_AMOUNTS[word] for word in plain if word in _AMOUNTS}
 
     def mention(self, name: str, value: Any, part: Mapping[str, Any]) -> bool:
         """Return True if the request mentions a value of a parameter."""

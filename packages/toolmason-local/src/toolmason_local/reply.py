@@ -17,7 +17,7 @@ from toolmason.errors import ModelError
 from toolmason.models import ToolChoice
 from toolmason.models.lexical.similarity import score_similarity
 from toolmason_local.grammars import format_literal, limit_lengths
-from toolmason_local.grounding import copy_strings, drop_unmentioned
+from toolmason_local.grounding import copy_strings, drop_unmentioned, is_mentioned
 from toolmason_local.prompts import CALL, INTENTS, SAY, Intent, Turn, format_prompt
 from toolmason_local.smallest_values import find_smallest, is_valid
 from toolmason_local.writer import GenerationLimits, TextGenerator
@@ -26,8 +26,10 @@ MAX_TOOLS: Final = 8
 """Maximum tools in a prompt: of more, those whose words are the most similar to the request."""
 MAX_CALLS: Final = 4
 """Maximum calls in one reply."""
-MIN_CALL_PROBABILITY: Final = 0.9
+MIN_CALL_PROBABILITY: Final = 0.6
 """Minimum probability of a call: a wrong call costs more than a missing one."""
+MIN_INVENTED_PROBABILITY: Final = 0.98
+"""Minimum probability of a call with a value that the request does not mention."""
 _MAX_SAY_TOKENS: Final = 70
 _MAX_ARGUMENT_TOKENS: Final = 220
 
@@ -81,6 +83,9 @@ def decide_reply(
         arguments, written = fill_arguments(writer, tool, prompt, request)
         if arguments is None or (tool.name, arguments) in calls:
             break
+        is_doubtful = not calls and must is None and writer.has_adapter and first.probability < MIN_INVENTED_PROBABILITY
+        if is_doubtful and not is_mentioned(arguments, tool.input_schema, request):
+            return Reply(intent="none")
         calls.append((tool.name, arguments))
         if len(calls) == MAX_CALLS:
             break
