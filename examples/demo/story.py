@@ -24,7 +24,7 @@ SHOP = "examples/shop.py:box"
 
 PROMPT, QUESTION = re.compile(r"(^|\n)> $"), re.compile(r"Allow this call\? \[[^]]*\]:? ?$")
 CHAT = [
-    (PROMPT, "What do 2 TEA-01 and 4 CUP-01 cost?"),
+    (PROMPT, "What is the price of 2 TEA-01 and 4 CUP-01?"),
     (PROMPT, "And 5 TEA-02?"),
     (PROMPT, "Cancel order A-17"),
     (QUESTION, "y"),
