@@ -10,12 +10,12 @@ from typing import Any
 import click
 from pydantic_core import from_json
 
-from toolmason._core.values.messages import Message
 from toolmason._text import pluralize
 from toolmason.chat.chat import Chat
 from toolmason.chat.durable.effects import Completed, NotExecuted
 from toolmason.chat.durable.export import export_journal
 from toolmason.chat.durable.journal import EffectRecord, RunRecord, StoreRuntime
+from toolmason.chat.durable.run_records import describe_record, format_prompt, make_spans, read_input
 from toolmason.cli.commands.ask_model.chat import write_page
 from toolmason.cli.commands.ask_model.run import DEFAULT_JOURNAL, execute_run, is_database, open_runtime
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE, SuggestingGroup, examples
@@ -23,7 +23,6 @@ from toolmason.cli.output import echo, print_json, print_rows
 from toolmason.cli.targets import fail, load_toolbox
 from toolmason.errors import ConfigError, RunTaken
 from toolmason.models.by_name import model
-from toolmason.observe.span_record import SpanRecord
 from toolmason.observe.tree import draw_length, format_milliseconds
 
 RESUMABLE_STATES = ("interrupted", "pending")
@@ -42,9 +41,9 @@ def list_(path: str, *, as_json: bool) -> None:
     """List the runs of the journal PATH, oldest first."""
     records = _open_journal(path).runs()
     if as_json:
-        print_json([_make_entry(record) for record in records])
+        print_json([describe_record(record) for record in records])
     else:
-        rows = [(r.run, r.state, _format_time(r.begun), f"{r.effects} steps", _format_prompt(r)) for r in records]
+        rows = [(r.run, r.state, _format_time(r.begun), f"{r.effects} steps", format_prompt(r)) for r in records]
         print_rows(("Run", "State", "Started", "Steps", "Prompt"), rows)
 
 
@@ -64,12 +63,12 @@ def show(path: str, run: str | None, *, as_json: bool, html: str | None) -> None
     record = _find_record(runtime, run)
     effects = runtime.effects(record.run)
     if as_json:
-        print_json({**_make_entry(record), "effects": [effect.to_dict() for effect in effects]})
+        print_json({**describe_record(record), "effects": [effect.to_dict() for effect in effects]})
         return
     if html is not None:
-        write_page(html, _make_spans(runtime, record), f"Run {record.run}")
+        write_page(html, make_spans(runtime, record), f"Run {record.run}")
         return
-    echo(f"{record.run}  {record.state}  {_format_time(record.begun)}  {_format_prompt(record)}")
+    echo(f"{record.run}  {record.state}  {_format_time(record.begun)}  {format_prompt(record)}")
     longest = max((effect.ended - effect.at for effect in effects if effect.ended is not None), default=0.0)
     for effect in effects:
         echo(_format_effect(effect, longest))
@@ -138,19 +137,10 @@ def _resume(runtime: StoreRuntime, record: RunRecord, options: dict[str, Any]) -
         box = load_toolbox(options["target"] or command_record.get("target"))
         made = model(name, base_url=None if options["name"] else command_record.get("base_url"))
         chat = Chat(made, box, runtime=runtime, options=command_record.get("options") or None)
-        execute_run(chat, _read_input(record), record.run, yes=options["yes"], as_json=options["as_json"])
+        execute_run(chat, read_input(record), record.run, yes=options["yes"], as_json=options["as_json"])
     except click.exceptions.Exit as exit_error:
         return int(exit_error.exit_code)
     return 0
-
-
-def _read_input(record: RunRecord) -> list[Message]:
-    """Return the input of a run; a run that was killed at once has only that of its command line."""
-    if "asked" in record.facts:
-        return [Message.from_dict(message) for message in (*record.facts["system"], *record.facts["asked"])]
-    command_record = record.facts.get("command", {})
-    system = [Message("system", command_record["system"])] if command_record.get("system") else []
-    return [*system, Message("user", command_record.get("prompt", ""))]
 
 
 def _reconcile(runtime: StoreRuntime, run: str, options: dict[str, Any]) -> None:
@@ -202,24 +192,6 @@ def _find_record(runtime: StoreRuntime, run: str | None) -> RunRecord:
     return found
 
 
-def _make_entry(record: RunRecord) -> dict[str, Any]:
-    return {
-        "run": record.run,
-        "state": record.state,
-        "begun": record.begun,
-        "finish": record.finish,
-        "steps": record.effects,
-        "held": record.held,
-        "asked": _format_prompt(record, None),
-        "text": record.facts.get("text"),
-        "command": record.facts.get("command"),
-    }
-
-
-def _format_prompt(record: RunRecord, max_chars: int | None = 60) -> str:
-    return " ".join(message.text for message in _read_input(record) if message.role == "user")[:max_chars]
-
-
 def _format_time(seconds: float) -> str:
     return dt.datetime.fromtimestamp(seconds, tz=dt.UTC).strftime("%Y-%m-%d %H:%M:%S")
 
@@ -232,32 +204,3 @@ def _format_effect(effect: EffectRecord, longest: float) -> str:
         return line
     seconds = effect.ended - effect.at
     return f"{line:<60}  {format_milliseconds(seconds * 1000):>9} {draw_length(seconds, longest)}".rstrip()
-
-
-def _make_spans(runtime: StoreRuntime, record: RunRecord) -> list[SpanRecord]:
-    """Return a run as spans: one for the run, and one for each step and each delegated run below it."""
-    runs = [other for other in runtime.runs() if other.run == record.run or other.run.startswith(f"{record.run}/")]
-    spans: list[SpanRecord] = []
-    for each in runs:
-        effects = runtime.effects(each.run)
-        end = max([each.begun, *(effect.ended or effect.at for effect in effects)])
-        parent = None if each is record or each.run == record.run else record.run
-        facts = {"toolmason.run.id": each.run, "toolmason.run.finish": each.state}
-        spans.append(SpanRecord(f"run {each.run}", each.run, parent, _to_ns(each.begun), _to_ns(end), facts))
-        for effect in effects:
-            error = effect.outcome.get("error") if isinstance(effect.outcome, dict) else None
-            attributes = {"toolmason.effect.key": effect.key, "toolmason.attempts": effect.attempt}
-            if isinstance(error, dict):
-                attributes["error.type"] = str(error.get("code"))
-            elif effect.state != "done":
-                attributes["error.type"] = effect.state
-            kind = "chat" if effect.kind == "model" else "execute_tool"
-            times = _to_ns(effect.at), _to_ns(effect.ended or effect.at)
-            key = f"{each.run}/{effect.key}"
-            failed = "error.type" in attributes
-            spans.append(SpanRecord(f"{kind} {effect.name}", key, each.run, *times, attributes, failed=failed))
-    return spans
-
-
-def _to_ns(seconds: float) -> int:
-    return int(seconds * 1e9)
