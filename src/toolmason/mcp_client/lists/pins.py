@@ -13,7 +13,9 @@ from typing import Any, Final
 
 from toolmason._core.define.tool import Tool
 from toolmason._core.load.json_forms import get_effects, get_extra_wire_fields
-from toolmason.errors import ConfigError
+from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason.build.compare.listing import Listings, listings_of
+from toolmason.errors import ConfigError, RemoteError
 from toolmason.mcp_client.calls.remote_tools import RemoteTool
 from toolmason.mcp_client.server_options import ServerSpec
 from toolmason.mcp_client.specification import HINT_KEYS
@@ -54,6 +56,18 @@ def select_approved(tools: Sequence[Tool], server: ServerSpec) -> tuple[list[Too
     for name in sorted(approved.keys() - {tool.name for tool in tools}):
         _log.warning("server %r: approved tool %r is no longer offered", server.name, name)
     return selected, held_back
+
+
+async def fetch_listings(server: ServerSpec) -> Listings:
+    """Return the definitions of a server under its own names, regardless of renames, prefixes and pins.
+
+    Raises:
+        RemoteError: the server does not answer.
+    """
+    async with Toolbox(replace(server, pin=None, prefix=None, rename={})) as box:
+        if not (await box.health())[server.name]:
+            raise RemoteError(server.name, "list", "it does not answer, so its tools cannot be compared")
+        return listings_of(box.tools)
 
 
 def is_approved(tool: Tool, entry: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
@@ -15,10 +15,11 @@ from typing import Any, Final, TypeAlias
 import click
 
 from toolmason._core.config.config import Config
+from toolmason._core.run.blocking import run_blocking
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._text import pluralize
 from toolmason.build.compare.comparison import ToolDiff
-from toolmason.build.compare.listing import Listings, listings_of
+from toolmason.build.compare.listing import Listings
 from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, write
 from toolmason.cli.commands.check_tools.diff import print_server_changes
 from toolmason.cli.commands.use_tools.call import call_options, run_call
@@ -26,6 +27,8 @@ from toolmason.cli.commands.use_tools.list import print_box
 from toolmason.cli.main import DRIFT, NOT_FOUND, TOOL_ERROR, SuggestingGroup, examples
 from toolmason.cli.output import echo, print_json
 from toolmason.cli.targets import connect_servers, fail, fail_if_down, get_tool
+from toolmason.errors import RemoteError
+from toolmason.mcp_client.lists.pins import fetch_listings
 from toolmason.mcp_client.source import McpServer
 
 Command: TypeAlias = Callable[..., Any]
@@ -219,8 +222,7 @@ def _select(servers: ServerList, names: Sequence[str]) -> ServerList:
 
 
 def _fetch_listings(server: McpServer) -> Listings:
-    """Return the definitions of a server under its own names, regardless of renames, prefixes and pins."""
-    with Toolbox(replace(server, pin=None, prefix=None, rename={})) as box:
-        if not box.health_sync()[server.name]:
-            fail(f"Server {server.name!r} does not answer, so its tools cannot be compared.", TOOL_ERROR)
-        return listings_of(box.tools)
+    try:
+        return run_blocking(fetch_listings(server))
+    except RemoteError as error:
+        fail(str(error), TOOL_ERROR)
