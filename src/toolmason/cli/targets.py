@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import click
 from pydantic_core import from_json
@@ -32,6 +32,9 @@ from toolmason.cli.main import NOT_FOUND, TOOL_ERROR
 from toolmason.cli.output import print_error
 from toolmason.errors import ConfigError, UnknownName
 from toolmason.mcp_client.source import McpServer
+
+if TYPE_CHECKING:  # 0.1 s at start-up; a target that is a chat has loaded it
+    from toolmason.chat.chat import Chat
 
 _SERVER_FAILURE: Final = "server %r %s: %s"
 """Log message about a server that cannot be used or refreshed."""
@@ -67,6 +70,10 @@ def is_target(word: str) -> bool:
     return ":" in word or "/" in word or word.endswith(".py")
 
 
+class TargetNotFound(ConfigError):
+    """The target does not exist, cannot be loaded, or has several toolboxes."""
+
+
 def load_toolbox(target: str | None, *, logs_failures: bool = False, reports_servers: bool = False) -> Toolbox:
     """Load a target, or the installed tools if it is None; exit with "not found" if the target does not exist.
 
@@ -75,29 +82,46 @@ def load_toolbox(target: str | None, *, logs_failures: bool = False, reports_ser
     """
     if logging.lastResort is not None and not logs_failures:
         logging.lastResort.addFilter(_is_not_about_a_call)
+    try:
+        found = load_source(target, reports_servers=reports_servers)
+    except TargetNotFound as error:
+        fail(str(error), NOT_FOUND)
+    return found if isinstance(found, Toolbox) else found.box
+
+
+def load_source(target: str | None, *, reports_servers: bool = False) -> Toolbox | Chat:
+    """Load a target and connect its servers. Return its toolbox, or the chat that it names.
+
+    Raises:
+        TargetNotFound: the target does not exist, or cannot be loaded; the message says why.
+    """
     config = Config.find()
     config.check()
     if config.experimental:
         allow_experimental()
-    if target is None:
-        return connect_servers(discover(config=config), reports=reports_servers)
     # A target names all the tools that the command may use.
-    config = config.without_servers()
+    found = discover(config=config) if target is None else _find_source(target, config.without_servers())
+    connect_servers(found if isinstance(found, Toolbox) else found.box, reports=reports_servers)
+    return found
+
+
+def _find_source(target: str, config: Config) -> Toolbox | Chat:
     try:
         if is_api_document(target):
             return _load_api(target, config)
         if is_server_config(target):
-            return connect_servers(Toolbox(*McpServer.from_config(target), config=config), reports=reports_servers)
+            return Toolbox(*McpServer.from_config(target), config=config)
         if is_manifest(target):
             return Toolbox(_load_manifest(target), config=config)
-        found = load_target(target)
+        found: Any = load_target(target)
     except ConfigError as error:
-        fail(str(error), NOT_FOUND)
-    if isinstance(found, ModuleType):
-        box = _find_only_toolbox(found, target)
-        found = found if box is None else box
-    if isinstance(found, Toolbox):
-        return connect_servers(found, reports=reports_servers)
+        raise TargetNotFound(str(error)) from error
+    box = _find_only_toolbox(found, target) if isinstance(found, ModuleType) else found
+    if isinstance(box, Toolbox):
+        return box
+    if type(found).__module__ == "toolmason.chat.chat":
+        chat: Chat = found  # pyright: ignore[reportAssignmentType] - the class is known by its module, to load it late
+        return chat
     return Toolbox(make_instance(found) if isinstance(found, type) else found, config=config)
 
 
@@ -110,7 +134,7 @@ def _is_not_about_a_server(record: logging.LogRecord) -> bool:
 
 
 def _find_only_toolbox(module: ModuleType, target: str) -> Toolbox | None:
-    """Return the only toolbox of a module, or None; exit if the module has several."""
+    """Return the only toolbox of a module, or None; raise `TargetNotFound` if the module has several."""
     boxes: dict[int, tuple[str, Toolbox]] = {}
     for name, box in vars(module).items():
         if isinstance(box, Toolbox):
@@ -118,7 +142,7 @@ def _find_only_toolbox(module: ModuleType, target: str) -> Toolbox | None:
     if len(boxes) > 1:
         # Their bare tools would run without the approval rules, limits and error handling of a toolbox.
         choices = ", ".join(f"{target}:{name}" for name, _ in boxes.values())
-        fail(f"{target} has {len(boxes)} toolboxes. Name one of them: {choices}.", NOT_FOUND)
+        raise TargetNotFound(f"{target} has {len(boxes)} toolboxes. Name one of them: {choices}.")
     # Compare with None: an empty toolbox is falsy.
     return next((box for _, box in boxes.values()), None)
 
