@@ -60,9 +60,18 @@ def _serve_http(
                 f"the names that clients use, and auth= to check who may call."
             )
         allowed_hosts = LOOPBACK_HOSTS
+    run_http(asgi_app(box, allowed_hosts=allowed_hosts, **app_options), host, port, grace, started)
+
+
+def run_http(app: Any, host: str, port: int, grace: float, started: Callable[[int], None] | None) -> None:
+    """Run an application until SIGTERM or Ctrl-C. Blocks.
+
+    Raises:
+        ConfigError: the port is taken.
+    """
     from toolmason.mcp_server.http.http_server import make_http_server  # noqa: PLC0415 - loads uvicorn
 
-    server = make_http_server(asgi_app(box, allowed_hosts=allowed_hosts, **app_options), host, port, grace, started)
+    server = make_http_server(app, host, port, grace, started)
     _run_until_signal(server.run, lambda: setattr(server, "should_exit", True))
     if not server.started:
         raise ConfigError(f"Cannot listen on {host}:{port}. Is the port in use? Choose another port.")

@@ -413,6 +413,5 @@ def make_http_server(
     )
     server = _AnnouncingServer(config)
     server.on_started = on_started
-    if isinstance(app, McpApp):
-        server.close_streams = app.close_streams
+    server.close_streams = getattr(app, "close_streams", server.close_streams)
     return server
