@@ -119,7 +119,7 @@ def _lock_file(path: Path) -> Generator[None]:
         os.close(descriptor)  # releases the lock
 
 
-class _MemoryTokens(FileTokens):
+class MemoryTokens(FileTokens):
     """Token storage for the lifetime of the process."""
 
     def __init__(self) -> None:
@@ -160,4 +160,4 @@ def client_credentials(
             """Authorization server set by the developer, so that the MCP server need not be asked."""
             return self._issuer  # type: ignore[no-any-return]
 
-    return FixedIssuerProvider(url, store or _MemoryTokens(), client_id, client_secret, scope=scope, issuer=issuer)
+    return FixedIssuerProvider(url, store or MemoryTokens(), client_id, client_secret, scope=scope, issuer=issuer)

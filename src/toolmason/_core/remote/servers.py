@@ -100,6 +100,14 @@ class Remotes:
         source.watch(self._on_change)
         self.mark_changed()
 
+    async def replace(self, source: Remote) -> None:
+        """Use another connection to a server, such as one that signs in."""
+        index = next(index for index, known in enumerate(self.sources) if known.name == source.name)
+        old, self.sources[index] = self.sources[index], source
+        source.watch(self._on_change)
+        self.mark_changed()
+        await old.aclose()
+
     def for_identity(self, context: ToolContext[Any] | None) -> Remotes:
         """Return the servers with the lists of the context's identity, under the same naming rules."""
         view = Remotes(self.handlers, self.on_conflict, (source.for_identity(context) for source in self.sources))
