@@ -6,7 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -243,7 +243,8 @@ class ChatApp:
         if self.chat.has_memory:
             calls = _list_calls(await self.chat.load_history(conversation))
             messages = messages[-1:]  # the memory has the others
-        events = self.chat.stream(messages, context=context, conversation=conversation, run=run_id, add_tools=added)
+        run = request.resumes or run_id
+        events = self.chat.stream(messages, context=context, conversation=conversation, run=run, add_tools=added)
         return events, KnownCalls(calls, (), external)
 
     def _find_pending(self, answers: Sequence[str], owner: str) -> WaitingRun:
@@ -358,14 +359,9 @@ class ChatApp:
         run.readers += 1
         if run.linger is not None:
             run.linger.cancel()
-        sending = asyncio.ensure_future(self._send_events(run, number, send))
-        disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
-            await asyncio.wait((sending, disconnected), return_when=asyncio.FIRST_COMPLETED)
+            await run_until_disconnect(self._send_events(run, number, send), receive)
         finally:
-            for task in (sending, disconnected):
-                task.cancel()
-            await asyncio.gather(sending, disconnected, return_exceptions=True)
             run.readers -= 1
             if not run.readers and not run.is_done:
                 run.linger = asyncio.get_running_loop().call_later(LINGER_SECONDS, run.cancel)
@@ -398,6 +394,17 @@ def _list_calls(messages: Sequence[Message]) -> list[str]:
 
 async def _refuse(send: Send, error: ErrorResponse) -> None:
     await send_json(send, error.status, to_json({"error": {"message": error.message}}), error.headers)
+
+
+async def run_until_disconnect(work: Coroutine[Any, Any, None], receive: Receive) -> None:
+    """Run the work for a request until it ends, or the client disconnects."""
+    tasks = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(receive))
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

@@ -47,6 +47,8 @@ class FrontendRequest:
     """Run that the results are for; None for that of the conversation."""
     tools: tuple[Tool, ...] = ()
     """Tools that the front end offers, and runs itself."""
+    resumes: str | None = None
+    """Run of the journal that goes on with `messages`. A front end of the network must not choose it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +416,7 @@ def describe_reply(reply: Reply[Any]) -> Data:
         "problem": reply.problem,
         "run": reply.run,
         "usage": {name: getattr(reply.usage, name) for name in Usage.__slots__},
+        "cost": reply.cost,
         "pending": [{**request, "arguments": dict(request["arguments"])} for request in pending],
         "external": [dump_call(call) for call in reply.external],
     }
