@@ -61,7 +61,9 @@ def test_the_demo_needs_no_terminal(forks):
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("shown", ["$ toolmason list", "> What is the price of 2", "$ python examples/demo/mcp_client.py"])
+@pytest.mark.parametrize(
+    "shown", ["$ toolmason list", "> What is the price of 2", "$ python examples/demo/mcp_client.py"]
+)
 def test_ctrl_c_ends_the_demo(terminal, shown):
     shell = terminal(cwd=ROOT, program=(sys.executable, STORY))
     shell.expect(shown, 60)
