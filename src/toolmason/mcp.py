@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from toolmason.mcp_client.source import McpServer
     from toolmason.mcp_server.http.app import asgi_app
     from toolmason.mcp_server.serve import serve
+    from toolmason.mcp_server.tokens.jwt_check import Jwt
 
 __all__ = [
     "Bearer",
@@ -21,6 +22,7 @@ __all__ = [
     "Elicited",
     "FileTokens",
     "Health",
+    "Jwt",
     "McpServer",
     "Question",
     "Roots",
@@ -43,5 +45,6 @@ __getattr__, __dir__ = lazy_names(
         "toolmason.mcp_server.http.app": ("asgi_app",),
         "toolmason._http.guard": ("Bearer", "token_is"),
         "toolmason.mcp_server.serve": ("serve",),
+        "toolmason.mcp_server.tokens.jwt_check": ("Jwt",),
     },
 )

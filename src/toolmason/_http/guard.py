@@ -17,7 +17,7 @@ from toolmason._core.values.policy import EngineSettings
 from toolmason._explain import explain_arguments
 from toolmason._http.caller import ANONYMOUS, Identity, get_peer, make_identity
 from toolmason._wire import ByteBudget
-from toolmason.errors import ConfigError
+from toolmason.errors import ConfigError, RemoteError
 
 _log = logging.getLogger("toolmason.mcp_server")
 
@@ -190,6 +190,9 @@ class Guard:
             _log.warning("bearer token check did not finish within %g s", self.verify_seconds)
             message = f"The bearer token could not be checked within {self.verify_seconds:g} s. Try again later."
             return ErrorResponse(503, message)
+        except RemoteError as error:
+            _log.warning("bearer token check could not reach its server: %s", error)
+            return ErrorResponse(503, "The bearer token could not be checked. Try again later.")
         except Exception as error:  # noqa: BLE001 - reject if in doubt; the message may contain the token
             _log.error("bearer token check failed: %s", type(error).__name__)
             verified = None

@@ -51,7 +51,14 @@ class ApiResponse:
 class ApiClient:
     """Sender of requests to one server. The document cannot name another."""
 
-    def __init__(self, base_url: str, client: Any = None) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        client: Any = None,
+        *,
+        max_bytes: int | None = None,
+        timeout: float = _TIMEOUT_SECONDS,
+    ) -> None:
         parts = urlsplit(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ConfigError(f"base_url={clip(base_url)!r}: must be an http or https address without a query.")
@@ -61,8 +68,8 @@ class ApiClient:
             raise ConfigError(f"client={client!r}: must be an httpx2.AsyncClient.")
         if isinstance(client, httpx2.Client):
             raise ConfigError("client= is an httpx2.Client, which blocks. Pass an httpx2.AsyncClient.")
-        self._client = client
-        self._clients = LoopClients(timeout=httpx2.Timeout(_TIMEOUT_SECONDS, connect=10.0), keeps_cookies=False)
+        self._client, self._max_bytes = client, max_bytes
+        self._clients = LoopClients(timeout=httpx2.Timeout(timeout, connect=min(timeout, 10.0)), keeps_cookies=False)
 
     async def aclose(self) -> None:
         """Close the connections that this object has opened in this event loop."""
@@ -109,7 +116,7 @@ class ApiClient:
 
     async def _read(self, response: Any, request: ApiRequest) -> bytes:
         try:
-            return await read_bounded(response, MAX_RESPONSE_BYTES)
+            return await read_bounded(response, self._max_bytes or MAX_RESPONSE_BYTES)
         except UnreadableBody as problem:
             raise RemoteError(self.origin, "call", str(problem)) from None
         except httpx2.RequestError as error:

@@ -1,0 +1,1 @@
+"""Checks of bearer tokens that ask an authorization server, or its keys. Each is a function for `auth=`."""
