@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from toolmason.mcp_client.source import McpServer
     from toolmason.mcp_server.http.app import asgi_app
     from toolmason.mcp_server.serve import serve
+    from toolmason.mcp_server.tokens.introspection import Introspection
     from toolmason.mcp_server.tokens.jwt_check import Jwt
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Elicited",
     "FileTokens",
     "Health",
+    "Introspection",
     "Jwt",
     "McpServer",
     "Question",
@@ -43,8 +45,9 @@ __getattr__, __dir__ = lazy_names(
         "toolmason.mcp_client.oauth": ("FileTokens", "client_credentials"),
         "toolmason.mcp_client.source": ("McpServer",),
         "toolmason.mcp_server.http.app": ("asgi_app",),
-        "toolmason._http.guard": ("Bearer", "token_is"),
         "toolmason.mcp_server.serve": ("serve",),
+        "toolmason._http.guard": ("Bearer", "token_is"),
+        "toolmason.mcp_server.tokens.introspection": ("Introspection",),
         "toolmason.mcp_server.tokens.jwt_check": ("Jwt",),
     },
 )

@@ -19,6 +19,35 @@ MAX_LEEWAY_SECONDS: Final = 300.0
 _RESERVED: Final = frozenset({"user", "scope", "scopes"})
 
 
+class ClaimNames:
+    """Names of the claims that become the context of a call.
+
+    Raises:
+        ConfigError: they are not lists, or a claim would replace the user or the scopes.
+    """
+
+    def __init__(self, user: str, others: Sequence[str], scopes: Sequence[str]) -> None:
+        if isinstance(others, str) or not _RESERVED.isdisjoint(others) or isinstance(scopes, str):
+            raise ConfigError("claims= and scope_claims= must be lists, and claims= must not name user or scopes.")
+        self.user, self._others, self._scopes = user, tuple(others), tuple(scopes)
+
+    def select(self, claims: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the context values for the claims of a valid token, or None if it names no user."""
+        user = claims.get(self.user)
+        if not isinstance(user, str) or not user:
+            return None
+        scopes = {scope for name in self._scopes for scope in _split_scopes(claims.get(name))}
+        others = {name: claims[name] for name in self._others if name in claims}
+        return {**others, "user": user, "scopes": tuple(sorted(scopes))}
+
+
+def _split_scopes(value: Any) -> list[str]:
+    """Return the scopes of a claim: a list, or text with spaces."""
+    if isinstance(value, str):
+        return value.split()
+    return [scope for scope in value if isinstance(scope, str)] if isinstance(value, Sequence) else []
+
+
 class Jwt:
     """Check of JSON Web Tokens for `auth=`: `Jwt(issuer=..., audience=..., jwks="https://.../jwks.json")`.
 
@@ -49,8 +78,7 @@ class Jwt:
             raise ConfigError(f"Jwt(issuer={issuer!r}, audience={audience!r}): neither may be empty.")
         if isinstance(algorithms, str) or not algorithms or not set(algorithms) <= KEY_OF_ALGORITHM.keys():
             raise ConfigError(f"Jwt(algorithms={algorithms!r}): must be a list of {', '.join(KEY_OF_ALGORITHM)}.")
-        if isinstance(claims, str) or not _RESERVED.isdisjoint(claims) or isinstance(scope_claims, str):
-            raise ConfigError("Jwt(claims=, scope_claims=): each must be a list, and claims= without user and scopes.")
+        self._names = ClaimNames(user, claims, scope_claims)
         if not 0 <= leeway <= MAX_LEEWAY_SECONDS:
             raise ConfigError(f"Jwt(leeway={leeway!r}): must be from 0 to {MAX_LEEWAY_SECONDS:g} seconds.")
         try:
@@ -60,7 +88,6 @@ class Jwt:
             raise ImportError("Jwt needs PyJWT with cryptography: pip install 'toolmason[auth]'") from missing
         self.issuer, self.audience = issuer, tuple(audiences)
         self._algorithms, self._leeway = frozenset(algorithms), leeway
-        self._user, self._claims, self._scope_claims = user, tuple(claims), tuple(scope_claims)
         self._keys = KeySet(jwks)
 
     def __repr__(self) -> str:
@@ -90,27 +117,9 @@ class Jwt:
                 audience=self.audience,
                 issuer=self.issuer,
                 leeway=self._leeway,
-                options={"require": ["exp", "iss", "aud", self._user]},
+                options={"require": ["exp", "iss", "aud", self._names.user]},
             )
         except (self._jwt.PyJWTError, ValueError, TypeError, RecursionError, OverflowError) as error:
             _log.debug("bearer token rejected: %s", type(error).__name__)
             return None
-        return self._make_values(claims)
-
-    def _make_values(self, claims: Mapping[str, Any]) -> dict[str, Any] | None:
-        user = claims[self._user]
-        if not isinstance(user, str) or not user:
-            return None
-        scopes = {scope for name in self._scope_claims for scope in split_scopes(claims.get(name))}
-        return {
-            **{name: claims[name] for name in self._claims if name in claims},
-            "user": user,
-            "scopes": tuple(sorted(scopes)),
-        }
-
-
-def split_scopes(value: Any) -> list[str]:
-    """Return the scopes of a claim: a list, or text with spaces."""
-    if isinstance(value, str):
-        return value.split()
-    return [scope for scope in value if isinstance(scope, str)] if isinstance(value, Sequence) else []
+        return self._names.select(claims)
