@@ -53,7 +53,7 @@ def main() -> int:
     command = f"{os.path.relpath(BIN)}/toolmason"
     for line, text in (
         (f"{command} chat {SHOP} --model local", "your turn"),
-        (f"{command} ui {SHOP} --open", "in a browser"),
+        (f"{command} ui {SHOP} --open", "as a page"),
         (f"{command} new my-tools", "a project"),
         ("docs/first-steps.md", "read on"),
     ):

@@ -166,7 +166,7 @@ def test_the_error_of_a_server_does_not_show_secrets_of_its_last_words():
 
 
 def loggers():
-    """Every logger that the package makes."""
+    """Every logger that the package uses."""
     names = set()
     for path in Path(toolmason.__file__).parent.rglob("*.py"):
         for node in ast.walk(parse_tree(path.read_text("utf-8"))):
@@ -176,7 +176,8 @@ def loggers():
 
 
 def test_every_logger_of_the_package_is_known():
-    assert loggers() == ["toolmason", "toolmason.calls", "toolmason.mcp", "toolmason.mcp_server"]
+    # That of httpx2 gets the filter, because it logs addresses, which may have a key in their query.
+    assert loggers() == ["httpx2", "toolmason", "toolmason.calls", "toolmason.mcp", "toolmason.mcp_server"]
 
 
 @pytest.mark.parametrize("name", ["toolmason", "toolmason.mcp", "toolmason.mcp_server"])

@@ -34,7 +34,7 @@ from toolmason.openapi.operation import (
 )
 from toolmason.openapi.styles import ApiParameter
 
-_log = logging.getLogger("toolmason.openapi")
+_log = logging.getLogger("toolmason")
 
 OperationRule: TypeAlias = str | Callable[[Operation], bool]
 """A pattern with shell wildcards for the name (`list_*`), for method and path (`GET /pets/*`) or for a tag
