@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from contextlib import closing
 from typing import Any
 
@@ -10,7 +12,7 @@ import click
 
 from toolmason._text import pluralize
 from toolmason.cli.commands.ask_model.chat import make_chat, model_options
-from toolmason.cli.main import examples
+from toolmason.cli.main import OK, examples
 from toolmason.cli.main_thread import on_interrupt, run_beside
 from toolmason.cli.output import echo
 from toolmason.cli.targets import load_toolbox
@@ -75,3 +77,8 @@ def command(target: str | None, **options: Any) -> None:
             run_beside(drive())
         finally:
             signal.signal(signal.SIGTERM, previous)
+    # Threads of Temporal's core may still use the interpreter, so that its regular end would hang or crash.
+    click.get_current_context().close()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(OK)
