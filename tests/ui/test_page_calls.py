@@ -1,6 +1,7 @@
 """The tools on the page, and their calls."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,7 @@ async def test_a_tool_has_its_schema_and_the_verdict_of_each_provider():
         "gemini",
     }
     assert "sample_page" in entry["origin"]
+    assert str(Path.cwd()) not in entry["origin"]
 
 
 async def test_an_unknown_tool_is_not_found_and_the_nearest_is_named():

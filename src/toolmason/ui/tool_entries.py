@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -63,7 +64,7 @@ def describe_in_full(box: Toolbox, name: str) -> dict[str, Any]:
     others = [other.name for other in box.tools if other is not tool]
     return {
         **describe_tool(tool),
-        "origin": tool.origin,
+        "origin": tool.origin.replace(str(Path.cwd() / "_")[:-1], ""),
         "input_schema": tool.definition.input_schema,
         "output_schema": tool.definition.output_schema,
         "providers": [asdict(verdict) for verdict in check_providers(tool.definition, others)],
