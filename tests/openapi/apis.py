@@ -45,6 +45,7 @@ def running(app, lifespan="off"):
     """Run an application in a thread, and give its address."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
+        listener.listen()  # A client that comes before the server runs waits instead of being refused.
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan=lifespan))
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
