@@ -7,10 +7,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
-CODE := $(wildcard src packages tests examples benchmarks)
+CODE := $(wildcard src packages tests examples benchmarks website)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-picture web test-web test-browser page-pictures test cover test-providers test-tracing test-openapi trace-picture local-eval search-eval check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-scale test-faults chaos mutants clean
+.PHONY: help setup demo demo-picture web test-web test-browser page-pictures test cover test-providers test-tracing test-openapi trace-picture local-eval search-eval site check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-scale test-faults chaos mutants clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -95,6 +95,19 @@ local-eval: $(JUDGES)/.corpus ## Measure how well the local model calls tools, o
 
 search-eval: $(JUDGES)/.corpus ## Measure what a search among 500 tools finds and saves
 	@$(BIN)/python tests/judges/tool_search.py
+
+# The tools of the site, in an environment of their own.
+SITE := .venv-site
+$(SITE)/.ready: Makefile
+	@$(PYTHON) -m venv $(SITE)
+	@$(SITE)/bin/python -m pip install -qq --disable-pip-version-check mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 \
+	  codespell==2.4.3 proselint==0.16.0 ruff==0.17.5
+	@touch $@
+
+site: $(SITE)/.ready ## Build the site with the generated reference into build/site; check links, spelling and style
+	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m mkdocs build --quiet --config-file website/mkdocs.yml
+	@$(SITE)/bin/python website/style.py
+	@$(SITE)/bin/python -c 'from pathlib import Path; print(len(list(Path("build/site").rglob("*.html"))), "pages in build/site")'
 
 # The front end of the page. Its built files are committed, so that users, `make demo` and `make test` need no Node. The
 # checks and the build take the Node that pyright brings, so that all have one version and the machine needs none.
@@ -211,5 +224,5 @@ mutants: $(READY) ## Break the source in 65 places, one at a time, and check tha
 	@$(BIN)/python tests/judges/mutants.py $(MUTANT_FLAGS)
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) $(DEMO) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(DEMO) $(SITE) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src packages tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
