@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks website)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-picture web test-web test-browser page-pictures test cover test-providers test-tracing test-openapi trace-picture local-eval search-eval site check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-scale test-faults chaos mutants clean
+.PHONY: help setup demo demo-picture web test-web test-browser page-pictures test cover test-providers test-tracing test-openapi trace-picture local-eval search-eval site release-check check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-scale test-faults chaos mutants clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -108,6 +108,17 @@ site: $(SITE)/.ready ## Build the site with the generated reference into build/s
 	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m mkdocs build --quiet --config-file website/mkdocs.yml
 	@$(SITE)/bin/python website/style.py
 	@$(SITE)/bin/python -c 'from pathlib import Path; print(len(list(Path("build/site").rglob("*.html"))), "pages in build/site")'
+
+# The tools of a release, in an environment of their own.
+RELEASE := .venv-release
+$(RELEASE)/.ready: Makefile
+	@$(PYTHON) -m venv $(RELEASE)
+	@$(RELEASE)/bin/python -m pip install -qq --disable-pip-version-check build==1.6.1 check-wheel-contents==0.6.3 \
+	  cyclonedx-bom==7.5.0 twine==7.0.0 uv==0.13.8
+	@touch $@
+
+release-check: $(RELEASE)/.ready ## Build twice, inspect, install as a stranger, try each extra (RELEASE_FLAGS=--no-extras for less)
+	@$(RELEASE)/bin/python tests/judges/release.py $(RELEASE_FLAGS)
 
 # The front end of the page. Its built files are committed, so that users, `make demo` and `make test` need no Node. The
 # checks and the build take the Node that pyright brings, so that all have one version and the machine needs none.
@@ -224,5 +235,5 @@ mutants: $(READY) ## Break the source in 65 places, one at a time, and check tha
 	@$(BIN)/python tests/judges/mutants.py $(MUTANT_FLAGS)
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) $(DEMO) $(SITE) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(DEMO) $(SITE) $(RELEASE) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src packages tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -19,6 +19,7 @@ PAGES_OF_ROOT = {
     "SECURITY.md": "project/security.md",
     "ARCHITECTURE.md": "project/architecture.md",
     "CONTRIBUTING.md": "project/contributing.md",
+    "RELEASING.md": "project/releasing.md",
     "benchmarks/README.md": "project/benchmarks.md",
     "training/README.md": "project/training.md",
 }

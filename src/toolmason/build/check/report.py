@@ -118,7 +118,7 @@ def format_sarif(report: Report) -> str:
     results = [_make_result(found, codes.index(found.code), digest_counts) for found in report.findings]
     driver = {
         "name": "toolmason",
-        "semanticVersion": version("toolmason"),
+        "version": version("toolmason"),
         "rules": [_make_rule(RULES[code]) for code in codes],
     }
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
