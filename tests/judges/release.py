@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "release"
 TOOLS = Path(sys.executable).parent
 NEEDS = {
-    "auth": "from toolmason.mcp import Jwt; Jwt(issuer='https://a.example', audience='b', jwks={'keys': []})",
+    "auth": "from toolmason.mcp import Jwt; Jwt(issuer='https://a.example', audience='b', jwks='https://a.example/keys')",
     "cli": "import toolmason.cli.main",
     "langchain": "print(Toolbox().as_langchain())",
     "mcp": "print(asyncio.run(Toolbox(McpServer.stdio('a', 'no-such-program')).list()))",
@@ -32,7 +32,7 @@ NEEDS = {
     "otel": "from toolmason.observe import record\nwith record(): pass",
     "postgres": "from toolmason.chat import PostgresStore; PostgresStore('postgresql://127.0.0.1:1/a')",
     "pydantic-ai": "print(Toolbox().as_pydantic_ai())",
-    "ray": "from toolmason.scale import RayExecutor; print(Toolbox(a, executor=RayExecutor('127.0.0.1:1')).call_sync('a'))",
+    "ray": "from toolmason.scale import RayExecutor as Ray; print(Toolbox(a, executor=Ray('127.0.0.1:1')).call_sync('a'))",
     "serve": "from toolmason import asgi_app; asgi_app(Toolbox()); import toolmason.mcp_server.http.http_server",
     "temporal": "from toolmason.scale import TemporalRuntime; TemporalRuntime('127.0.0.1:1')",
     "ui": "import toolmason.ui.page_app",
@@ -45,7 +45,8 @@ from toolmason import McpServer, Toolbox, model, tool
 pathlib.Path('script.yaml').write_text('- Hello')
 API = {'openapi': '3.1.0', 'info': {'title': 'a', 'version': '1'}, 'servers': [{'url': 'http://127.0.0.1:1'}],
        'paths': {'/a': {'get': {'operationId': 'get_a', 'responses': {'200': {'description': 'A.'}}}}}}
-a = tool(lambda: 1, name='a', description='A.', runs_on='ray')
+pathlib.Path('probe.py').write_text("from toolmason import tool\\n@tool\\ndef a() -> int:\\n    'A.'\\n    return 1\\n")
+from probe import a
 """
 BESIDE = {"anthropic", "gemini", "openai", "local", "all", "dev"}
 """Extras without a module of their own: SDKs for the application, a package of this repository, sets of extras."""
@@ -99,7 +100,7 @@ def inspect(files: list[Path]) -> Path:
     """Check names, metadata and contents; return the wheel of the library."""
     print(run(TOOLS / "twine", "check", "--strict", *files).strip().splitlines()[-1])
     wheels = [path for path in files if path.suffix == ".whl"]
-    # W004: a module may not begin with a digit; none of ours does. W002: `__init__.py` files may be equal.
+    # W002: `__init__.py` files may be equal.
     print(run(TOOLS / "check-wheel-contents", "--ignore", "W002", *wheels).strip())
     wheel = next(path for path in wheels if path.name.startswith("toolmason-"))
     names = zipfile.ZipFile(wheel).namelist()

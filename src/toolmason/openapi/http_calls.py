@@ -11,7 +11,11 @@ from toolmason._secrets import mask_values
 from toolmason._wire import parse_retry_after
 from toolmason.errors import ConfigError, RemoteError, clip
 from toolmason.models.http.sender import get_origin
-from toolmason.models.http.transport import LoopClients, UnreadableBody, httpx2, read_bounded
+
+try:
+    from toolmason.models.http.transport import LoopClients, UnreadableBody, httpx2, read_bounded
+except ImportError as missing:  # pragma: no cover - the test suite has it
+    raise ImportError("An API needs httpx2: pip install 'toolmason[openapi]'") from missing
 
 MAX_RESPONSE_BYTES: Final = 16 * 1024 * 1024
 """Maximum size of a response of an API, decompressed."""

@@ -12,6 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from pydantic_core import to_json
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from toolmason._core.run.progress import ProgressReport
 from toolmason._core.toolbox.toolbox import get_state
@@ -38,15 +43,6 @@ from toolmason.ui.run_entries import describe_journal, describe_run, reconcile_c
 from toolmason.ui.server_entries import approve_definitions, describe_drift, describe_servers
 from toolmason.ui.sign_in import SIGNED_IN, SignIns
 from toolmason.ui.tool_entries import describe_box, describe_in_full, describe_plan, describe_result
-
-try:
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import FileResponse, Response
-    from starlette.routing import Mount, Route
-    from starlette.staticfiles import StaticFiles
-except ImportError as missing:
-    raise ImportError("The page needs extra packages: pip install 'toolmason[cli,ui]'") from missing
 
 STATIC: Final = Path(__file__).parent / "static"
 """Files that `make web` built."""
