@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks website)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-picture web test-web test-browser page-pictures test cover test-providers test-tracing test-openapi trace-picture local-eval search-eval site release-check check house format bench plots conformance test-servers soak load large-requests frontends clients fuzz kills test-scale test-faults chaos mutants clean
+.PHONY: help setup demo demo-picture web test-web test-browser page-pictures test cover test-providers test-tracing test-openapi trace-picture local-eval search-eval site release-check check house format bench bench-peers plots conformance test-servers soak load large-requests frontends clients fuzz kills test-scale test-faults chaos mutants clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -171,6 +171,9 @@ format: $(READY) ## Format the code and apply the safe fixes
 BENCH_FLAGS ?= --peers
 bench: $(READY) ## Measure the speed beside floors and peers, and print tables with the bars
 	@$(BIN)/python benchmarks/run.py $(BENCH_FLAGS)
+
+bench-peers: $(READY) ## Measure every subject beside FastMCP, Pydantic AI, LangChain, OpenAI Agents and others
+	@$(BIN)/python benchmarks/run.py all --peers $(BENCH_FLAGS)
 
 plots: $(READY) ## Draw the results of the last `make bench` as SVG files
 	@$(BIN)/python benchmarks/plots.py
