@@ -171,7 +171,7 @@ async def test_a_damaged_message_is_no_silent_loss(tmp_path):
     memory = SqliteMemory(path)
     await memory.append("c", [Message("user", "hello")])
     memory.close()
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         file.execute("UPDATE messages SET message='{'")
     file.close()
 

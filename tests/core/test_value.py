@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import sys
+
 import pytest
 
 from toolmason._value import Value
@@ -27,7 +29,9 @@ class Generated:
         note: str = field(default="", compare=False)
 
 
-SETS = [("a",), ("b",), ("a", (1, 2)), ("a", (), "x"), ("a", (), "", "n"), ("a", float("nan"))]
+SETS = [("a",), ("b",), ("a", (1, 2)), ("a", (), "x"), ("a", (), "", "n")]
+if sys.version_info < (3, 13):  # dataclasses compared tuples, in which the same object is equal to itself
+    SETS.append(("a", float("nan")))
 
 
 @pytest.mark.parametrize("first", SETS, ids=repr)

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -142,7 +143,7 @@ async def test_a_later_decision_replaces_an_earlier_one(tmp_path):
 async def test_a_forged_entry_is_not_accepted(tmp_path, change):
     box = make_box(tmp_path)
     await remember(box, Deny("no", remember="tool"), {"user": "ann"})
-    with sqlite3.connect(tmp_path / "approvals.db") as db:
+    with closing(sqlite3.connect(tmp_path / "approvals.db")) as db, db:
         [data] = db.execute("SELECT data FROM remembered").fetchone()
         db.execute("UPDATE remembered SET data=?", (json.dumps(change(json.loads(data))),))
     db.close()

@@ -26,6 +26,15 @@ _CREATE_VERSIONS: Final = "CREATE TABLE IF NOT EXISTS versions (part TEXT PRIMAR
 _SELECT_VERSION: Final = "SELECT coalesce((SELECT version FROM versions WHERE part=?), 0)"
 
 
+class _Connection(sqlite3.Connection):
+    """Connection that is closed with its last reference. Since Python 3.13 others warn if they are not closed."""
+
+    def __del__(self) -> None:
+        """Close the connection."""
+        with suppress(sqlite3.Error):  # it was never opened
+            self.close()
+
+
 class SqliteStore:
     """SQLite file that several processes may share. Its transactions run one at a time."""
 
@@ -144,7 +153,9 @@ class SqliteStore:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, factory=_Connection
+    )
     try:
         _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous=FULL")
