@@ -1,9 +1,8 @@
 """`Value` compares and shows frozen data as a dataclass with generated methods does."""
 
+import sys
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
-
-import sys
 
 import pytest
 
