@@ -56,6 +56,8 @@ MODULES = (
 )
 """Modules with public names, in the order of the navigation."""
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)(?P<path>[^)#\s]+)")
+BADGE = re.compile(r"^\[!\[.*\n", re.MULTILINE)
+"""Badges come from other hosts; the site loads nothing from there."""
 FENCE_OF_ENGINE = re.compile(r"^(\s*```python) \w+$", re.MULTILINE)
 
 
@@ -98,7 +100,7 @@ def on_page_markdown(markdown, page, files: Files, **_):
             return found["path"]
         return posixpath.relpath(uri, posixpath.dirname(page.file.src_uri))
 
-    return FENCE_OF_ENGINE.sub(r"\1", LINK.sub(repoint, markdown))
+    return FENCE_OF_ENGINE.sub(r"\1", LINK.sub(repoint, BADGE.sub("", markdown)))
 
 
 def _fill(nav, generated):
