@@ -204,8 +204,8 @@ frontends: $(READY) ## Have the front ends of others (AG-UI, Vercel AI SDK) read
 clients: $(READY) ## Have other MCP clients list and call our server; installs them into .judges
 	@$(BIN)/python tests/judges/server_clients.py
 
-fuzz: $(READY) ## Run the fuzz tests at full size
-	@$(BIN)/python -m pytest -m fuzz --full --timeout=3600 $(PYTEST_FLAGS)
+fuzz: $(READY) ## Run the fuzz tests at full size; `make kills` has those that need servers
+	@$(BIN)/python -m pytest -m 'fuzz and not scale' --full --timeout=3600 $(PYTEST_FLAGS)
 
 test-faults: $(READY) ## Run the catalogue of faults, each in a process of its own, and print the table
 	@$(BIN)/python tests/judges/faults.py $(ROWS)

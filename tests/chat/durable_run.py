@@ -66,7 +66,8 @@ def open_stores(**options):
     from toolmason.chat import PostgresStore, StoreMemory, StoreRuntime
 
     add_points(PostgresStore)
-    store = PostgresStore(sys.argv[3], schema=sys.argv[4])
+    # Longer than a server needs to restart, also on a busy machine: the tests are about runs that survive it.
+    store = PostgresStore(sys.argv[3], schema=sys.argv[4], reconnect_seconds=120)
     return StoreRuntime(store, **options), StoreMemory(store, 1000)
 
 
