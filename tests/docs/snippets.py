@@ -167,5 +167,7 @@ def _forget_modules_of(folder: Path) -> None:
 def _modules_in(folder: Path) -> Iterator[str]:
     inside = f"{folder}{os.sep}"
     for name, module in sys.modules.items():
-        if str(getattr(module, "__file__", "")).startswith(inside):
+        # A package without `__init__.py` has folders only.
+        places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+        if any(str(place).startswith(inside) for place in places):
             yield name
