@@ -41,7 +41,7 @@ async def test_the_deadline_of_a_run_without_a_conversation_cancels_its_work():
     chat = bench.chat([CALL, "Started."], limits=Limits(seconds=0.1))
 
     reply = await chat.send("Go.")
-    await asyncio.wait_for(chat.wait_for_tickets(), WAIT)
+    await asyncio.wait_for(bench.is_cancelled.wait(), WAIT)
 
     assert (reply.finish, reply.limit) == ("limit", "limit of 0.1 seconds")
     assert bench.cancelled == [1]

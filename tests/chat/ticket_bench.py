@@ -13,7 +13,7 @@ class Bench:
     """A tool that works until it is allowed to end, and what it did."""
 
     def __init__(self, **options):
-        self.may_end, self.has_begun = asyncio.Event(), asyncio.Event()
+        self.may_end, self.has_begun, self.is_cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.runs, self.cancelled = [], []
 
         @tool(**{"background": True, "timeout": None, **options})
@@ -26,6 +26,7 @@ class Bench:
                 await self.may_end.wait()
             except asyncio.CancelledError:
                 self.cancelled.append(n)
+                self.is_cancelled.set()
                 raise
             return f"made {n}"
 
