@@ -29,6 +29,7 @@ def test_commands_are_completed(complete):
         "call",
         "chat",
         "check",
+        "dev",
         "diff",
         "doctor",
         "install",

@@ -179,6 +179,7 @@ SHOWN = {
     "serve": ("serve", "--help"),
     "worker": ("worker", "--help"),
     "ui": ("ui", "--help"),
+    "dev": ("dev", "--help"),
     "install": ("install", "--help"),
     "uninstall": ("uninstall", "--help"),
 }

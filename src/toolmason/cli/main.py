@@ -17,7 +17,8 @@ from toolmason.errors import Abort, ConfigError, ModelError, ToolCallError, Tool
 
 GROUPS = {
     "Use tools": {
-        "call": "Call one tool.",
+        "call": "Call one tool, get a prompt, or read a resource.",
+        "dev": "Serve the tools of a target, load it again after changes, and inspect it.",
         "install": "Let a program such as Claude or Cursor use the tools of a target.",
         "list": "List the tools, prompts and resources of a target.",
         "mcp": "Inspect MCP servers and use their tools.",

@@ -44,7 +44,7 @@ _CONFIG_SUFFIXES: Final = frozenset({".json", ".toml", ".properties"})
 
 
 class CallWords(NamedTuple):
-    """Target, tool name and arguments of `toolmason call`."""
+    """Target, name and arguments of `toolmason call`."""
 
     target: str | None
     name: str
@@ -52,12 +52,13 @@ class CallWords(NamedTuple):
 
 
 def split_words(words: tuple[str, ...]) -> CallWords:
-    """Split the arguments of `toolmason call` into target, name and tool arguments.
+    """Split the arguments of `toolmason call` into target, name and arguments.
 
-    Tool arguments contain `=` or are `-`. One item before them is the name of an installed tool; of two, the first
+    Arguments contain `=` or are `-`. One item before them is the name of an installed tool; of two, the first
     is the target.
     """
-    leading = tuple(takewhile(lambda word: "=" not in word and word != "-", words))
+    # The URI of a resource may contain `=`, but an argument has no `://` before it.
+    leading = tuple(takewhile(lambda word: word != "-" and ("=" not in word or "://" in word.split("=")[0]), words))
     if not leading or (len(leading) == 1 and is_target(leading[0])):
         raise click.UsageError("Missing argument 'NAME'. Write the name of a tool after the target.")
     if len(leading) == 1:

@@ -131,6 +131,25 @@ class Connection:
             self.pool.evict(make_identity_key(session.headers), session)
             raise
 
+    async def describe(self) -> dict[str, Any]:
+        """Return what the server says about itself: name, version, protocol, capabilities, instructions.
+
+        Raises:
+            RemoteError: the server cannot be reached.
+        """
+
+        async def collect(client: Any, _: UpstreamSession) -> dict[str, Any]:
+            parts = (client.server_info, client.server_capabilities)
+            info, capabilities = ({} if part is None else part.model_dump(by_alias=True, mode="json", exclude_none=True) for part in parts)
+            return {
+                "server": info,
+                "protocol": client.protocol_version,
+                "capabilities": capabilities,
+                "instructions": client.instructions or "",
+            }
+
+        return await self._run("describe", collect, retry_safe=True)
+
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
         """Return the contents of a resource."""
         own_context = context if context is not None else self.handlers.context

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any, Final, TypeAlias
 
 from toolmason._core.define.context import ToolContext
+from toolmason._core.load.reload import Reloader
 from toolmason._core.remote.gateway import Gateway
 from toolmason._core.run.metrics import measure
 from toolmason._core.run.tracing import ActiveSpan, extract_context, get_error_type, get_traceparent, is_tracing
@@ -85,8 +86,9 @@ class Handlers:
         self.info: Mapping[str, str] = {"name": state.policy.name or "toolmason", "version": version("toolmason")}
         """Name and version that clients see."""
         scope = "private" if private or state.is_conditional else "public"
-        self.cache_hint: Mapping[str, Any] = {"ttlMs": _TTL_MS, "cacheScope": scope}
+        self.cache_hint: dict[str, Any] = {"ttlMs": _TTL_MS, "cacheScope": scope}
         """Time and scope for which a client may keep a list."""
+        self.reloader: Reloader[Toolbox] | None = None
         self.table: Mapping[str, Handler] = {
             "server/discover": self.discover,
             "ping": self.ping,
@@ -107,6 +109,19 @@ class Handlers:
         }
         if replicated:
             self.table = {**self.table, **dict.fromkeys(STATEFUL_METHODS, refuse_in_replica)}
+
+    def reload_with(self, reloader: Reloader[Toolbox]) -> None:
+        """Run a reloader while the toolbox is served, which calls `replace`. Clients then keep no list."""
+        self.reloader = reloader
+        self.cache_hint.update(ttlMs=0, cacheScope="private")
+
+    async def replace(self, box: Toolbox) -> None:
+        """Serve another toolbox. Calls in progress end in the one from before, whose servers are closed."""
+        old = get_state(self.box)
+        Gateway(get_state(box).remotes).forward_server_requests()
+        self.box = self.lists.box = self.call_handler.box = box
+        await self.subscriptions.follow()
+        await old.remotes.aclose()
 
     async def close(self) -> None:
         """Stop watching the toolbox, and cancel all running tasks."""

@@ -14,6 +14,7 @@ from toolmason._core.define.decorators import show_keywords
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._http.guard import LOOPBACK_HOSTS, Bearer, VerifyToken
 from toolmason.errors import ConfigError
+from toolmason.mcp_server.handlers import Handlers
 from toolmason.mcp_server.http.app import asgi_app, require_toolbox
 from toolmason.mcp_server.stdio.pipes import redirect_standard_streams
 from toolmason.mcp_server.stdio.stdio_session import GRACE_SECONDS, StopSignal, serve_stdio
@@ -63,8 +64,15 @@ def _serve_http(
     run_http(asgi_app(box, allowed_hosts=allowed_hosts, **app_options), host, port, grace, started)
 
 
-def run_http(app: Any, host: str, port: int, grace: float, started: Callable[[int], None] | None) -> None:
-    """Run an application until SIGTERM or Ctrl-C. Blocks.
+def run_http(
+    app: Any,
+    host: str,
+    port: int,
+    grace: float,
+    started: Callable[[int], object] | None,
+    ended: Callable[[], None] = lambda: None,
+) -> None:
+    """Run an application until SIGTERM or Ctrl-C, then call `ended`. Blocks.
 
     Raises:
         ConfigError: the port is taken.
@@ -72,7 +80,10 @@ def run_http(app: Any, host: str, port: int, grace: float, started: Callable[[in
     from toolmason.mcp_server.http.http_server import make_http_server  # noqa: PLC0415 - loads uvicorn
 
     server = make_http_server(app, host, port, grace, started)
-    _run_until_signal(server.run, lambda: setattr(server, "should_exit", True))
+    try:
+        _run_until_signal(server.run, lambda: setattr(server, "should_exit", True))
+    finally:
+        ended()
     if not server.started:
         raise ConfigError(f"Cannot listen on {host}:{port}. Is the port in use? Choose another port.")
     # Another thread that is not a daemon would keep the process from exiting.
@@ -104,19 +115,20 @@ def serve(
         if http_options:
             name = next(iter(http_options))
             raise ConfigError(f"serve(transport='stdio') does not take {name!r}. It is for transport='http'.")
-        _serve_stdio(box, grace)
+        run_stdio(Handlers(box), grace)
     elif transport == "http":
         _serve_http(box, grace, **http_options)
     else:
         raise ConfigError(f'transport={transport!r} must be "stdio" or "http".')
 
 
-def _serve_stdio(box: Toolbox, grace: float) -> None:
+def run_stdio(handlers: Handlers, grace: float = GRACE_SECONDS) -> None:
+    """Serve a toolbox over standard input and output until end of input, SIGTERM or Ctrl-C. Blocks."""
     stop = StopSignal()
     unfinished: list[int] = []
     # Must come first: the event loop logs on startup, and a log handler may write to stdout.
     with redirect_standard_streams() as descriptors:
-        _run_until_signal(lambda: unfinished.append(asyncio.run(serve_stdio(box, stop, grace, descriptors))), stop)
+        _run_until_signal(lambda: unfinished.append(asyncio.run(serve_stdio(handlers, stop, grace, descriptors))), stop)
     _exit_if_stuck(any(unfinished))
 
 

@@ -55,6 +55,15 @@ class Subscriptions:
             self._last_snapshot = self.lists.take_snapshot()
             self._stop_watching = self.lists.box.servers.watch(self._on_change)
 
+    async def follow(self) -> None:
+        """Watch the toolbox that the lists have now, and notify the clients of what differs."""
+        self.lists.stale = True
+        if self._stop_watching is not None:
+            self._stop_watching()
+            self._stop_watching = self.lists.box.servers.watch(self._on_change)
+            await self.sync_upstream()
+            self._on_change(None)
+
     def close(self) -> None:
         """Stop watching the toolbox."""
         if self._stop_watching is not None:

@@ -82,11 +82,13 @@ class Page:
             self._refresh = None
         self.notify("tools")
 
-    def replace(self, box: Toolbox, options: PageOptions) -> None:
+    async def replace(self, loaded: tuple[Toolbox, PageOptions]) -> None:
         """Show another toolbox, after a reload."""
-        self.box, self.options, self.problem = box, options, ""
+        old = self.box
+        (self.box, self.options), self.problem = loaded, ""
         self.start()
         self.notify("tools")
+        await get_state(old).remotes.aclose()
 
     def report(self, problem: str) -> None:
         """Show why a reload failed. The toolbox from before stays."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +18,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from toolmason._core.load.reload import Reloader
 from toolmason._core.run.progress import ProgressReport
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.results import ToolResult
@@ -38,7 +39,6 @@ from toolmason.errors import ApprovalRequired, ConfigError, ToolmasonError, Unkn
 from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_json
 from toolmason.ui.page import Page
 from toolmason.ui.page_chats import PageChats
-from toolmason.ui.reload import Reloader
 from toolmason.ui.run_entries import describe_journal, describe_run, reconcile_call
 from toolmason.ui.server_entries import approve_definitions, describe_drift, describe_servers
 from toolmason.ui.sign_in import SIGNED_IN, SignIns
@@ -79,7 +79,7 @@ class PageApp:
         self.sign_ins = SignIns()
         self._app = Starlette(routes=self._make_routes(), lifespan=self._run_lifespan)
         self.close_streams = page.close_streams
-        self.reloader: Reloader | None = None
+        self.reloader: Reloader[Any] | None = None
         """Watches the files of the target while the page is served."""
 
     def _make_routes(self) -> list[Any]:
@@ -112,10 +112,8 @@ class PageApp:
     @asynccontextmanager
     async def _run_lifespan(self, _: Any) -> AsyncGenerator[None]:
         self.page.start()
-        watching = None if self.reloader is None else asyncio.ensure_future(self.reloader.run())
-        yield
-        if watching is not None:
-            watching.cancel()
+        async with self.reloader or nullcontext():
+            yield
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Handle one ASGI request."""

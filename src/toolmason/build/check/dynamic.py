@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -61,9 +61,7 @@ def check_loaded(
         raise ConfigError(
             f"{target.text!r}: {_get_module_part(target)!r} has no {missing!r}. Check the name after the colon."
         )
-    names = [tool.name for tool in tools]
-    reports = [_make_report(tool, target, locations, names) for tool in tools]
-    findings = [item for report in reports for item in _check_report(report, settings)]
+    reports, findings = check_tools(tools, settings, lambda tool: _locate(tool, target, locations))
     total = sum(report.tokens for report in reports)
     if settings.budget is not None and total > settings.budget:
         verb = "takes" if len(reports) == 1 else "take"
@@ -71,6 +69,20 @@ def check_loaded(
         message = f"{needed}; the budget is {settings.budget:,}"
         findings.append(make_finding("TM401", SourceLocation(target.files[0].display_path), message))
     return reports, findings
+
+
+def check_tools(
+    tools: Sequence[Tool], settings: CheckSettings, locate: Callable[[Tool], SourceLocation]
+) -> tuple[list[ToolReport], list[Finding]]:
+    """Report the token costs of tools, and find what providers refuse in them."""
+    names = [tool.name for tool in tools]
+    reports = [
+        ToolReport(
+            tool.name, locate(tool), estimate_tokens(tool.definition), tuple(check_providers(tool.definition, names))
+        )
+        for tool in tools
+    ]
+    return reports, [item for report in reports for item in _check_report(report, settings)]
 
 
 def _get_module_part(target: Target) -> str:
@@ -115,16 +127,12 @@ def _import_file(file: PythonFile) -> ModuleType:
     return importlib.import_module(file.module)
 
 
-def _make_report(tool: Tool, target: Target, locations: LocationsByLine, names: Sequence[str]) -> ToolReport:
+def _locate(tool: Tool, target: Target, locations: LocationsByLine) -> SourceLocation:
     code = getattr(unwrap_function(getattr(tool, "fn", getattr(tool, "handler", None))), "__code__", None)
     if code is None:
-        location = SourceLocation(target.files[0].display_path)
-    else:
-        path = format_path(Path(code.co_filename))
-        location = locations.get((path, code.co_firstlineno), SourceLocation(path, code.co_firstlineno))
-    return ToolReport(
-        tool.name, location, estimate_tokens(tool.definition), tuple(check_providers(tool.definition, names))
-    )
+        return SourceLocation(target.files[0].display_path)
+    path = format_path(Path(code.co_filename))
+    return locations.get((path, code.co_firstlineno), SourceLocation(path, code.co_firstlineno))
 
 
 def _check_report(report: ToolReport, settings: CheckSettings) -> Iterator[Finding]:

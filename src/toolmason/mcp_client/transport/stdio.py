@@ -299,7 +299,7 @@ class ServerProcess:
             process.stdin.close()
         for signal_number in (None, signal.SIGTERM):
             if signal_number is not None:
-                _signal_group(process.pid, signal_number)
+                signal_group(process.pid, signal_number)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), TERMINATE_SECONDS)
                 break
@@ -307,9 +307,9 @@ class ServerProcess:
             self._kill(process)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), TERMINATE_SECONDS)
-        if _signal_group(process.pid, signal.SIGTERM):
+        if signal_group(process.pid, signal.SIGTERM):
             await asyncio.sleep(0.1)
-            _signal_group(process.pid, signal.SIGKILL)
+            signal_group(process.pid, signal.SIGKILL)
         _LIVE_PIDS.discard(process.pid)
 
     async def wait_until_exited(self) -> None:
@@ -319,12 +319,12 @@ class ServerProcess:
                 await asyncio.wait_for(self.process.wait(), TERMINATE_SECONDS)
 
     def _kill(self, process: asyncio.subprocess.Process) -> None:
-        if not _signal_group(process.pid, signal.SIGKILL):
+        if not signal_group(process.pid, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
 
 
-def _signal_group(pid: int, number: int) -> bool:
+def signal_group(pid: int, number: int) -> bool:
     """Signal a process and its descendants. Return True if any of them was running."""
     if sys.platform == "win32":
         return False
@@ -343,7 +343,7 @@ _LIVE_PIDS: Final[set[int]] = set()
 def _kill_all() -> None:
     """Kill the remaining servers: a server must not outlive the program that started it."""
     for pid in _LIVE_PIDS:
-        _signal_group(pid, signal.SIGKILL)
+        signal_group(pid, signal.SIGKILL)
 
 
 def make_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -184,7 +184,7 @@ class McpApp:
     async def lifespan(self, app: Any = None) -> AsyncGenerator[None]:
         """Start and stop with another application: `FastAPI(lifespan=app.lifespan)`."""
         del app
-        async with self.box:
+        async with self.box, self.handlers.reloader or nullcontext():
             self.handlers.subscriptions.open()
             try:
                 yield

@@ -378,7 +378,7 @@ class HttpConnection(asyncio.Protocol):
 class _AnnouncingServer(uvicorn.Server):
     """Server that reports its port."""
 
-    on_started: Callable[[int], None] | None = None
+    on_started: Callable[[int], object] | None = None
     """Called with the port once the server accepts connections."""
     close_streams: Callable[[], None] = staticmethod(lambda: None)
     """Closes the streams of clients that only listen, which would block the shutdown."""
@@ -396,7 +396,7 @@ class _AnnouncingServer(uvicorn.Server):
 
 
 def make_http_server(
-    app: Any, host: str, port: int, grace: float = GRACE_SECONDS, on_started: Callable[[int], None] | None = None
+    app: Any, host: str, port: int, grace: float = GRACE_SECONDS, on_started: Callable[[int], object] | None = None
 ) -> uvicorn.Server:
     """Return the server that runs an application. `on_started` gets the port, which is a free one if `port` is 0."""
     config = uvicorn.Config(

@@ -12,7 +12,6 @@ from pydantic_core import to_json
 
 from toolmason._core.run import eager_task
 from toolmason._core.run.eager_task import TaskOutcome
-from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._http.caller import ANONYMOUS
 from toolmason._http.guard import INVALID_REQUEST, PARSE_ERROR
 from toolmason._wire import OversizedLine
@@ -56,10 +55,10 @@ class StopSignal:
                 self._loop.call_soon_threadsafe(self._event.set)
 
 
-async def serve_stdio(box: Toolbox, stop: StopSignal, grace: float, descriptors: tuple[int, int]) -> int:
+async def serve_stdio(handlers: Handlers, stop: StopSignal, grace: float, descriptors: tuple[int, int]) -> int:
     """Serve a toolbox on two streams until they end or it is stopped; return the number of unfinished calls."""
-    async with box:
-        session = StdioSession(Handlers(box))
+    async with handlers.box, handlers.reloader or contextlib.nullcontext():
+        session = StdioSession(handlers)
         stop.attach(session.ended)
         return await session.run(*descriptors, grace)
 

@@ -1,4 +1,4 @@
-"""`toolmason call [TARGET] NAME key=value …`: run one call and print its result."""
+"""`toolmason call [TARGET] NAME key=value …`: call a tool, get a prompt, or read a resource."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from toolmason._core.call.approval import Allow
 from toolmason._core.define.tool import Tool
 from toolmason._core.toolbox.approvals import DryRun
 from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.values.content import EmbeddedResource, describe_part, encode_contents
 from toolmason._core.values.results import ToolResult
 from toolmason.cli.approval import ask_approval
 from toolmason.cli.complete import complete_call
-from toolmason.cli.main import TOOL_ERROR, USAGE, examples
+from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE, examples
 from toolmason.cli.output import print_error, print_json, print_text, progress_bar
-from toolmason.cli.targets import get_tool, load_toolbox, parse_arguments, split_words
+from toolmason.cli.targets import fail, get_tool, load_toolbox, parse_arguments, split_words
 from toolmason.errors import ApprovalRequired, InvalidArguments
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -31,6 +32,8 @@ def call_options(function: _F) -> _F:
     function = click.option("--yes", is_flag=True, help="Approve the call without asking.")(function)
     function = click.option("--timeout", type=float, metavar="SECONDS", help="Maximum seconds for the call.")(function)
     function = click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")(function)
+    text = "Get the prompt of this name, also if a tool has the same one."
+    function = click.option("--prompt", "is_prompt", is_flag=True, help=text)(function)
     text = "JSON object to read arguments from."
     return click.option("--arguments", "documents", multiple=True, metavar="OBJECT", help=text)(function)
 
@@ -53,6 +56,8 @@ class _CallCommand(click.Command):
         "call app.py get_weather city=Prague days:=3",
         'call app.py get_weather --arguments \'{"city": "Prague"}\' --json',
         "call app.py drop_table table=orders --dry-run",
+        "call app.py greeting name=Ada",
+        "call app.py notes://today",
     ),
 )
 @click.argument("words", nargs=-1, metavar="[TARGET] NAME [ARGUMENTS]...", shell_complete=complete_call)
@@ -60,14 +65,51 @@ class _CallCommand(click.Command):
 def command(words: tuple[str, ...], **options: Any) -> None:
     """Call the tool NAME of TARGET with key=value, key:=json, or - for JSON on standard input.
 
-    If you omit TARGET, NAME is a tool of an installed plugin.
+    NAME may also be a prompt, or the URI of a resource. If you omit TARGET, it is of an installed plugin.
     """
     target, name, arguments = split_words(words)
-    box = load_toolbox(target)
-    run_call(box, get_tool(box, name), arguments, options)
+    use_entry(load_toolbox(target), name, arguments, options)
 
 
-def run_call(box: Toolbox, tool: Tool, words: tuple[str, ...], options: dict[str, Any]) -> None:
+def use_entry(box: Toolbox, name: str, words: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Call a tool, or else get a prompt, or read a resource; exit with "not found" if there is none of this name."""
+    prompt = next((item for item in box.prompts if item.name == name), None)
+    if prompt is not None and (options["is_prompt"] or name not in box):
+        values = parse_arguments(words, options["documents"], prompt.input_schema)
+        _print_prompt(box, name, values, as_json=options["as_json"])
+    elif options["is_prompt"]:
+        known = ", ".join(item.name for item in box.prompts) or "none"
+        fail(f"No prompt named {name!r}. Available: {known}.", NOT_FOUND)
+    elif name not in box and ":" in name:
+        _print_resource(box, name, as_json=options["as_json"])
+    else:
+        _run_call(box, get_tool(box, name), words, options)
+
+
+def _print_prompt(box: Toolbox, name: str, values: dict[str, Any], *, as_json: bool) -> None:
+    try:
+        messages = box.prompt_sync(name, values)
+    except InvalidArguments as error:
+        fail(str(error), USAGE)
+    if as_json:
+        print_json([message.to_dict() for message in messages])
+    else:
+        for message in messages:
+            print_text(f"{message.role}: {message.text}" if len(messages) > 1 else message.text)
+
+
+def _print_resource(box: Toolbox, uri: str, *, as_json: bool) -> None:
+    try:
+        found = box.read_sync(uri)
+    except KeyError as error:
+        fail(str(error), NOT_FOUND)
+    if as_json:
+        print_json([encode_contents(part) for part in found if isinstance(part, EmbeddedResource)])
+    else:
+        print_text("\n".join(map(describe_part, found)))
+
+
+def _run_call(box: Toolbox, tool: Tool, words: tuple[str, ...], options: dict[str, Any]) -> None:
     """Run a call as `call_options` say, print its result, and exit with the matching code."""
     name, as_json, yes = tool.name, options["as_json"], options["yes"]
     values = parse_arguments(words, options["documents"], tool.definition.input_schema)

@@ -85,7 +85,7 @@ def _find_entry(box: Toolbox, name: str) -> dict[str, Any]:
         for entry in _make_entries(box):
             if name in (entry["name"], entry.get("uri")):
                 return entry
-    return _make_entry(get_tool(box, name))
+    return make_tool_entry(get_tool(box, name))
 
 
 def _make_entries(box: Toolbox) -> list[dict[str, Any]]:
@@ -98,10 +98,11 @@ def _make_entries(box: Toolbox) -> list[dict[str, Any]]:
         }
         for prompt in box.prompts
     ]
-    return [*map(_make_entry, box.tools), *prompts, *_list_resources(box)]
+    return [*map(make_tool_entry, box.tools), *prompts, *_list_resources(box)]
 
 
-def _make_entry(tool: Tool) -> dict[str, Any]:
+def make_tool_entry(tool: Tool) -> dict[str, Any]:
+    """Return a tool as JSON data."""
     definition = tool.definition
     return {
         "kind": "tool",

@@ -1,10 +1,11 @@
-"""`toolmason mcp`: list MCP servers' tools, call them, check the servers' health and lock their definitions."""
+"""`toolmason mcp`: list and inspect MCP servers, use what they offer, check their health, lock their definitions."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import wraps
@@ -16,17 +17,17 @@ import click
 
 from toolmason._core.config.config import Config
 from toolmason._core.run.blocking import run_blocking
-from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._text import pluralize
 from toolmason.build.compare.comparison import ToolDiff
 from toolmason.build.compare.listing import Listings
 from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, write
 from toolmason.cli.commands.check_tools.diff import print_server_changes
-from toolmason.cli.commands.use_tools.call import call_options, run_call
+from toolmason.cli.commands.use_tools.call import call_options, use_entry
 from toolmason.cli.commands.use_tools.list import print_box
 from toolmason.cli.main import DRIFT, NOT_FOUND, TOOL_ERROR, SuggestingGroup, examples
 from toolmason.cli.output import echo, print_json
-from toolmason.cli.targets import connect_servers, fail, fail_if_down, get_tool
+from toolmason.cli.targets import connect_servers, fail, fail_if_down
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.lists.pins import fetch_listings
 from toolmason.mcp_client.source import McpServer
@@ -52,6 +53,9 @@ def with_server_options(function: Command) -> Command:
     @wraps(function)
     def wrapper(config: str | None, command_line: str | None, url: str | None, **options: Any) -> Any:
         name, headers, variable = (options.pop(key) for key in ("server_name", "headers", "token_env"))
+        word = options.pop("server", None)
+        if word is not None and word.startswith(("http://", "https://")):
+            word, url = None, word
         if sum(option is not None for option in (config, command_line, url)) > 1:
             raise click.UsageError("--config, --stdio and --url cannot be combined. Use one of them.")
         if (headers or variable) and url is None:
@@ -62,6 +66,8 @@ def with_server_options(function: Command) -> Command:
             servers: ServerList = [McpServer.stdio(name, words[0], words[1:], connect_timeout=60.0)]
         elif url is not None:
             servers = [McpServer.http(name, url, headers=_read_headers(headers, variable))]
+        elif word is not None:
+            servers = [_find_server(word, config)]
         else:
             servers = load_configured(config)
         return function(servers=servers, **options)
@@ -87,6 +93,18 @@ def _read_headers(headers: Sequence[str], token_variable: str | None) -> dict[st
     return found
 
 
+def _find_server(word: str, config: str | None) -> McpServer:
+    """Return the configured server of a name, or the one that a command starts."""
+    known = {server.name: server for server in McpServer.from_config(Config.find() if config is None else config)}
+    words = _split_command(word)
+    if word in known:
+        return known[word]
+    if config is not None or shutil.which(words[0]) is None:
+        available = ", ".join(sorted(known)) or "none"
+        fail(f"{word!r} is no configured server, URL or command. Configured: {available}.", NOT_FOUND)
+    return McpServer.stdio("server", words[0], words[1:], connect_timeout=60.0)
+
+
 def _split_command(command_line: str) -> Sequence[str]:
     try:
         words = shlex.split(command_line)
@@ -108,7 +126,7 @@ def load_configured(config: str | None) -> ServerList:
 @click.group(
     "mcp",
     cls=SuggestingGroup,
-    epilog=examples("mcp list --url http://127.0.0.1:8000/mcp", "mcp call read_file path=a.txt --config mcp.json"),
+    epilog=examples("mcp inspect http://127.0.0.1:8000/mcp", "mcp call read_file path=a.txt --config mcp.json"),
 )
 def command() -> None:
     """Inspect MCP servers and use their tools."""
@@ -143,12 +161,38 @@ def list_(servers: ServerList, *, as_json: bool) -> None:
 @with_server_options
 @call_options
 def call(servers: ServerList, name: str, words: tuple[str, ...], **options: Any) -> None:
-    """Call one tool of the servers with key=value, key:=json, or - for JSON on standard input."""
+    """Call one tool of the servers with key=value, key:=json, or - for JSON on standard input.
+
+    NAME may also be a prompt, or the URI of a resource.
+    """
     box = connect_servers(Toolbox(*servers), reports=True)
     if name not in box:
         # A server that is down might have the tool.
         fail_if_down(box, _SIGN_IN_HINT)
-    run_call(box, get_tool(box, name), words, options)
+    use_entry(box, name, words, options)
+
+
+@command.command(
+    "inspect",
+    epilog=examples(
+        "mcp inspect http://127.0.0.1:8000/mcp", "mcp inspect 'uvx mcp-server-time' --json", "mcp inspect files"
+    ),
+)
+@click.argument("server", required=False)
+@with_server_options
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def inspect(servers: ServerList, *, as_json: bool) -> None:
+    """Print all about SERVER: a configured name, a URL, or a command. Without it, about each configured server."""
+    from toolmason.cli.commands.use_tools.inspect_server import describe_server, print_server  # noqa: PLC0415 - rules
+
+    box = connect_servers(Toolbox(*servers), reports=True)
+    fail_if_down(box, _SIGN_IN_HINT)
+    found = [describe_server(source) for source in get_state(box).remotes.sources]
+    if as_json:
+        print_json(found)
+    else:
+        for entry in found:
+            print_server(entry)
 
 
 @command.command("health", epilog=examples("mcp health --config mcp.json"))

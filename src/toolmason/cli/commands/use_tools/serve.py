@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.core import ParameterSource
 
-from toolmason._text import pluralize
+from toolmason._core.load.reload import Reloader
+from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._text import pluralize, to_line
 from toolmason.cli.main import examples
 from toolmason.cli.output import echo
-from toolmason.cli.targets import load_toolbox
+from toolmason.cli.targets import load_source, load_toolbox
+
+if TYPE_CHECKING:  # 0.1 s at start-up
+    from toolmason.mcp_server.handlers import Handlers
+    from toolmason.mcp_server.http.app import McpApp
 
 TOKEN_VARIABLE = "TOOLMASON_TOKEN"  # noqa: S105 - the name of a variable
 """Environment variable with the bearer token; other users of the machine can read a command line."""
@@ -22,7 +30,7 @@ STATE_KEY_VARIABLE = "TOOLMASON_STATE_KEY"
 """Environment variable with the key that signs what clients carry between two rounds of a call."""
 
 
-@click.command("serve", epilog=examples("serve app.py:box", "serve app.py:box --transport http --port 8000"))
+@click.command("serve", epilog=examples("serve app.py:box --reload", "serve app.py:box --transport http --port 8000"))
 @click.argument("target", required=False)
 @click.option("--transport", type=click.Choice(["stdio", "http"]), default="stdio", show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="HTTP address to listen on.")
@@ -34,6 +42,7 @@ STATE_KEY_VARIABLE = "TOOLMASON_STATE_KEY"
 @click.option("--allowed-origin", multiple=True, help="Origin of web pages that may call. Can be repeated.")
 @click.option("--folder", type=click.Path(exists=True, file_okay=False), help="Folder to work in, instead of this one.")
 @click.option("--replicas", is_flag=True, help="Other processes answer requests of the same clients.")
+@click.option("--reload", is_flag=True, help="Load the target again when one of its files changes.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -41,6 +50,8 @@ def command(
     target: str | None,
     transport: Literal["stdio", "http"],
     folder: str | None,
+    *,
+    reload: bool,
     **options: Any,
 ) -> None:
     """Serve the tools of TARGET, or of installed plugins, over MCP until interrupted.
@@ -48,8 +59,8 @@ def command(
     Over HTTP, clients need a bearer token if the variable TOOLMASON_TOKEN is set. TOOLMASON_STATE_KEY is the key that
     replicas share.
     """
-    from toolmason.mcp import token_is  # noqa: PLC0415 - 0.1 s at start-up, needed only by this command
-    from toolmason.mcp_server.serve import LOOPBACK_NAMES, serve  # noqa: PLC0415 - as above
+    from toolmason.mcp_server.handlers import Handlers  # noqa: PLC0415 - 0.1 s at start-up, only for this command
+    from toolmason.mcp_server.serve import GRACE_SECONDS, LOOPBACK_NAMES, run_http, run_stdio  # noqa: PLC0415 - as above
     from toolmason.mcp_server.stdio.pipes import redirect_standard_streams  # noqa: PLC0415 - as above
 
     if folder is not None:
@@ -67,7 +78,10 @@ def command(
                 "command. Press Ctrl-C to stop. To serve over HTTP, add --transport http.",
                 err=True,
             )
-        serve(box)
+        handlers = Handlers(box)
+        if reload:
+            watch_target(ctx, handlers, target)
+        run_stdio(handlers)
         return
     if options["host"] not in LOOPBACK_NAMES and not options["allowed_host"]:
         raise click.UsageError(
@@ -75,6 +89,15 @@ def command(
             f"clients use, and set {TOKEN_VARIABLE} to check who may call.",
             ctx,
         )
+    app = _make_app(box, options)
+    if reload:
+        watch_target(ctx, app.handlers, target)
+    run_http(app, options["host"], options["port"], GRACE_SECONDS, partial(announce, app, options["host"]))
+
+
+def _make_app(box: Toolbox, options: Mapping[str, Any]) -> McpApp:
+    from toolmason.mcp import asgi_app, token_is  # noqa: PLC0415 - 0.1 s at start-up, needed only by this command
+
     token = os.environ.get(TOKEN_VARIABLE)
     given: dict[str, Any] = {
         "allowed_hosts": list(options["allowed_host"]),
@@ -83,10 +106,29 @@ def command(
         "state_key": os.environ.get(STATE_KEY_VARIABLE),
         "replicas": options["replicas"],
     }
-    http_options: dict[str, Any] = {name: value for name, value in given.items() if value}
-    path = "/" + options["path"].strip("/")
+    return asgi_app(box, path=options["path"], **{name: value for name, value in given.items() if value})
 
-    def announce(port: int) -> None:
-        echo(f"Serving {pluralize(len(box), 'tool')} on http://{options['host']}:{port}{path}", err=True)
 
-    serve(box, "http", host=options["host"], port=options["port"], path=path, started=announce, **http_options)
+def announce(app: McpApp, host: str, port: int) -> str:
+    """Print the address of a server, and return it."""
+    address = f"http://{host}:{port}{app.path}"
+    echo(f"Serving {pluralize(len(app.box), 'tool')} on {address}", err=True)
+    return address
+
+
+def watch_target(ctx: click.Context, handlers: Handlers, target: str | None) -> None:
+    """Load a target again when one of its files changes, and print one line about it."""
+
+    def load() -> Toolbox:
+        with ctx.scope(cleanup=False):  # a reload runs in another thread
+            found = load_source(target)
+        return found if isinstance(found, Toolbox) else found.box
+
+    async def replace(box: Toolbox) -> None:
+        await handlers.replace(box)
+        echo(f"Loaded again: {pluralize(len(box), 'tool')}.", err=True)
+
+    def report(problem: str) -> None:
+        echo(f"Not loaded again, so the tools from before stay: {to_line(problem)}", err=True)
+
+    handlers.reload_with(Reloader(load, replace, report, target))

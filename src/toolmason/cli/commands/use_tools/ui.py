@@ -6,11 +6,11 @@ import os
 import webbrowser
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 
+from toolmason._core.load.reload import Reloader
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._text import pluralize
 from toolmason.cli.main import NOT_FOUND, examples
@@ -48,7 +48,6 @@ def command(ctx: click.Context, /, target: str | None, *, reload: bool, port: in
     from toolmason.ui.page import Page, PageOptions  # noqa: PLC0415 - as above
     from toolmason.ui.page_app import PageApp, make_token  # noqa: PLC0415 - an optional package
     from toolmason.ui.page_chats import TARGET_CHAT  # noqa: PLC0415 - as above
-    from toolmason.ui.reload import Reloader  # noqa: PLC0415 - as above
 
     runtime = None if options["durable"] is None else open_runtime(options["durable"])
     if runtime is not None:
@@ -70,8 +69,7 @@ def command(ctx: click.Context, /, target: str | None, *, reload: bool, port: in
     token = make_token()
     app = PageApp(page, token)
     if reload:
-        files = [Path(part) for part in ([target, target.rpartition(":")[0]] if target else []) if Path(part).is_file()]
-        app.reloader = Reloader(page, load, Path.cwd(), files)
+        app.reloader = Reloader(load, page.replace, page.report, target)
     run_http(app, "127.0.0.1", port, 2, partial(_announce, page.box, token, opens))
 
 
