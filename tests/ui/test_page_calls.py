@@ -220,7 +220,7 @@ async def test_open_pages_hear_of_new_tools():
     def later() -> None:
         """Come later."""
 
-    app.page.replace(Toolbox(later), app.page.options)
+    await app.page.replace((Toolbox(later), app.page.options))
     change = await asyncio.wait_for(anext(changes), 10)
 
     assert (hello["type"], change["type"]) == ("hello", "tools")

@@ -139,12 +139,13 @@ class Connection:
         """
 
         async def collect(client: Any, _: UpstreamSession) -> dict[str, Any]:
-            parts = (client.server_info, client.server_capabilities)
-            info, capabilities = ({} if part is None else part.model_dump(by_alias=True, mode="json", exclude_none=True) for part in parts)
+            def dump(part: Any) -> Any:
+                return {} if part is None else part.model_dump(by_alias=True, mode="json", exclude_none=True)
+
             return {
-                "server": info,
+                "server": dump(client.server_info),
                 "protocol": client.protocol_version,
-                "capabilities": capabilities,
+                "capabilities": dump(client.server_capabilities),
                 "instructions": client.instructions or "",
             }
 

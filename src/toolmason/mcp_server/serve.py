@@ -68,8 +68,8 @@ def run_http(
     app: Any,
     host: str,
     port: int,
-    grace: float,
-    started: Callable[[int], object] | None,
+    grace: float = GRACE_SECONDS,
+    started: Callable[[int], object] | None = None,
     ended: Callable[[], None] = lambda: None,
 ) -> None:
     """Run an application until SIGTERM or Ctrl-C, then call `ended`. Blocks.

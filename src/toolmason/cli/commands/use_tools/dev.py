@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 import click
@@ -16,7 +18,7 @@ from toolmason.cli.main import examples
 from toolmason.cli.output import echo
 from toolmason.cli.targets import load_toolbox
 
-INSPECTOR: Final = "@modelcontextprotocol/inspector@^1"
+INSPECTOR: Final = "@modelcontextprotocol/inspector@^2"
 """Package of the Inspector on npm."""
 END_SECONDS: Final = 3.0
 """Time that the Inspector has to end after SIGTERM."""
@@ -42,14 +44,18 @@ def command(ctx: click.Context, /, target: str | None, port: int, *, inspector: 
         if inspector:
             children.extend(start_inspector(address, opens=opens))
 
-    run_http(app, "127.0.0.1", port, 2, start, lambda: [*map(_end, children)].clear())
+    def end() -> None:
+        for child in children:
+            _end(child)
+
+    run_http(app, "127.0.0.1", port, 2, start, end)
 
 
 def start_inspector(address: str, *, opens: bool) -> Iterator[subprocess.Popen[bytes]]:
     """Start the Inspector for a server, or print what is missing. Yield its process."""
     npm = shutil.which("npm")
     if npm is None:
-        echo("The MCP Inspector needs npm, which is not installed. `toolmason ui` shows the tools without it.", err=True)
+        echo("The MCP Inspector needs npm, which is not installed. `toolmason ui` needs none.", err=True)
         return
     child = subprocess.Popen(  # noqa: S603 - fixed words, and an address that this command chose
         [npm, "exec", "--yes", "--", INSPECTOR, "--transport", "http", "--server-url", address],

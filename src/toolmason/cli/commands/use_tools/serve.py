@@ -60,7 +60,7 @@ def command(
     replicas share.
     """
     from toolmason.mcp_server.handlers import Handlers  # noqa: PLC0415 - 0.1 s at start-up, only for this command
-    from toolmason.mcp_server.serve import GRACE_SECONDS, LOOPBACK_NAMES, run_http, run_stdio  # noqa: PLC0415 - as above
+    from toolmason.mcp_server.serve import LOOPBACK_NAMES, run_http, run_stdio  # noqa: PLC0415 - as above
     from toolmason.mcp_server.stdio.pipes import redirect_standard_streams  # noqa: PLC0415 - as above
 
     if folder is not None:
@@ -92,7 +92,7 @@ def command(
     app = _make_app(box, options)
     if reload:
         watch_target(ctx, app.handlers, target)
-    run_http(app, options["host"], options["port"], GRACE_SECONDS, partial(announce, app, options["host"]))
+    run_http(app, options["host"], options["port"], started=partial(announce, app, options["host"]))
 
 
 def _make_app(box: Toolbox, options: Mapping[str, Any]) -> McpApp:
