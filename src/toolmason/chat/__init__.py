@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from toolmason.chat.frontends.chat_app import sse
     from toolmason.chat.loop import Advisor, ModelTurn, NextStep, ToolLoop, before_loop, inside_loop
     from toolmason.chat.memory import Memory, SqliteMemory, StoreMemory, WindowMemory
+    from toolmason.chat.programs.code import Code
     from toolmason.chat.reply import Delegation, Reply, Step
     from toolmason.chat.run.compaction import Compact
     from toolmason.chat.run.spending import PRICES, PRICES_DATE, Price
@@ -51,6 +52,7 @@ __all__ = [
     "CallStarted",
     "Chat",
     "Citation",
+    "Code",
     "Compact",
     "Compacted",
     "Completed",
@@ -129,6 +131,7 @@ __getattr__, __dir__ = lazy_names(
         "toolmason.chat.frontends.chat_app": ("sse",),
         "toolmason.chat.loop": ("Advisor", "ModelTurn", "NextStep", "ToolLoop", "before_loop", "inside_loop"),
         "toolmason.chat.memory": ("Memory", "SqliteMemory", "StoreMemory", "WindowMemory"),
+        "toolmason.chat.programs.code": ("Code",),
         "toolmason.chat.reply": ("Delegation", "Reply", "Step"),
         "toolmason.chat.run.compaction": ("Compact",),
         "toolmason.chat.run.spending": ("PRICES", "PRICES_DATE", "Price"),

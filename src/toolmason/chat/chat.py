@@ -39,13 +39,14 @@ from toolmason.chat.chat_options import (
 from toolmason.chat.durable.effects import Runtime
 from toolmason.chat.events import Event
 from toolmason.chat.loop import Advisor, order_advisors
-from toolmason.chat.memory import Memory, load_conversation, split_new_messages
+from toolmason.chat.memory import Memory
+from toolmason.chat.programs.code import Code, add_code
 from toolmason.chat.reply import Reply, RunFinish, make_limit_error
 from toolmason.chat.run.compaction import Compact, Compactor
 from toolmason.chat.run.delegation import ChatTool
 from toolmason.chat.run.external import check_results
 from toolmason.chat.run.plan import ExecuteRule, RunPlan, share_budget
-from toolmason.chat.run.prepared import Prepare, PreparedRun, PrepareRun, stream_events
+from toolmason.chat.run.prepared import Prepare, PreparedRun, PrepareRun, restore_history, stream_events
 from toolmason.chat.run.resume import (
     ResumedRun,
     load_waiting,
@@ -71,7 +72,7 @@ class Chat(Generic[OutputT]):
 
     With `execute=False`, or a predicate of (request, reply), you run the calls: pass `reply.calls` to `box.call_all`
     and send `reply.extended(results)`. With `history=False`, the model sees only the messages that the memory
-    returns, and those of the current turn.
+    returns, and those of the current turn. With `code=True`, it writes programs that call the tools, in a sandbox.
     """
 
     @explain_arguments
@@ -99,6 +100,7 @@ class Chat(Generic[OutputT]):
         price: Prices | None = None,
         budget: Budget | None = None,
         compact: Compact | None = None,
+        code: Code | bool = False,
     ) -> None:
         check_chat_options(locals())
         self.model: Model = make_chat_model(model)
@@ -113,6 +115,7 @@ class Chat(Generic[OutputT]):
         self._advisors = order_advisors(advisors)
         self._on_limit, self._strategy, self._execute_rule = on_limit, strategy, execute
         self._search = Search.parse(search, self.model)
+        self._code = Code.parse(code, search, execute)
         self._needs_deps = check_deps(self.box, self._context, may_follow=True)
         self._on_length = on_length
         self._running_tasks: dict[str | None, set[asyncio.Task[Any]]] = {}
@@ -374,10 +377,13 @@ class Chat(Generic[OutputT]):
         context = self._context
         if options.context is not None and (call_context := make_context(options.context)) is not None:
             context = call_context if context is None else context.merge(call_context)
-        box = await request_tools.prepare(context)
-        tool_search = None
-        if self._search is not None and (tool_search := await add_search(self._search, request_tools, context)):
-            box = request_tools.box
+        await request_tools.prepare(context)
+        offer: Advisor | None = None
+        if self._search is not None:
+            offer = await add_search(self._search, request_tools, context)
+        elif self._code is not None:
+            offer = add_code(self._code, request_tools, Chat)
+        box = request_tools.box
         limits, delegated = self._get_limits(options), options.delegated
         conversation = options.conversation
         if conversation is not None:
@@ -419,22 +425,10 @@ class Chat(Generic[OutputT]):
             system = await make_system(self._system, context, self.box)
         run = Run(plan, system, compactor=None if self._compact is None else Compactor(plan, self._compact))
         if saved_messages is not None or self._memory is not None:
-            new_messages = await self._load_history(run, new_messages, saved_messages)
-        advisors: Sequence[Advisor] = self._advisors if tool_search is None else [*self._advisors, tool_search]
+            whole = self._compact is not None
+            new_messages = await restore_history(run, self._memory, new_messages, saved_messages, whole=whole)
+        advisors: Sequence[Advisor] = self._advisors if offer is None else [*self._advisors, offer]
         return PreparedRun(run, new_messages, options.tool_choice, advisors, model_options)
-
-    async def _load_history(
-        self, run: Run, new_messages: list[Message], saved_messages: Sequence[Message] | None
-    ) -> list[Message]:
-        """Give a run its conversation so far, and return the messages that are new."""
-        if saved_messages is not None:
-            run.load_history(drop_system(saved_messages))
-        elif self._memory is not None:
-            conversation = run.plan.conversation or ""
-            loaded = await load_conversation(self._memory, conversation, whole=self._compact is not None)
-            history, new_messages = split_new_messages(loaded, new_messages)
-            run.load_history(history)
-        return new_messages
 
     def _get_limits(self, options: SendOptions) -> Limits:
         limits = self.limits if options.limits is None else options.limits

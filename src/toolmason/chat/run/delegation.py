@@ -24,6 +24,7 @@ from toolmason._core.values.results import OWN, WEB, ToolCall, ToolResult, repla
 from toolmason.chat.durable.effects import OutcomeSerializer
 from toolmason.chat.reply import Delegation, Reply
 from toolmason.chat.run.plan import CURRENT_RUN, DelegatedCall, ResumedChat, RunPlan
+from toolmason.chat.run.spending import PROGRAM_FAILED, count_turns
 from toolmason.chat.send_options import SendOptions
 from toolmason.errors import AnswerError, ApprovalRequired, ExternalCall, ToolError
 
@@ -164,6 +165,8 @@ def _find_delegated_call(name: str, call: ToolCall) -> DelegatedCall | None:
 
 
 def _get_answer(name: str, reply: Reply[Any], *, has_output: bool) -> Any:
+    if reply.finish_reason == PROGRAM_FAILED:
+        raise ToolError(reply.text)
     match reply.finish:
         case "pending" if reply.external:
             names = ", ".join(call.name for call in reply.external)
@@ -229,7 +232,7 @@ def make_delegation(call: ToolCall, reply: Reply[Any]) -> Delegation:
 def count_steps(reply: Reply[Any]) -> int:
     """Return the number of model turns of a run, including those of the chats that it called."""
     waiting = sum(map(count_steps, reply.waiting.values()))
-    return reply.turns + waiting + sum(each.steps for each in reply.delegations)
+    return count_turns(reply.model, reply.turns) + waiting + sum(each.steps for each in reply.delegations)
 
 
 def restore_delegation(plan: RunPlan, delegation: Delegation, counted: Reply[Any] | None) -> None:

@@ -13,6 +13,7 @@ from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.messages import Message
 from toolmason.chat.events import Done, Event
 from toolmason.chat.loop import Advisor, ModelTurn, chain
+from toolmason.chat.memory import Memory, load_conversation, split_new_messages
 from toolmason.chat.reply import Reply
 from toolmason.chat.run.plan import CURRENT_RUN
 from toolmason.chat.run.resume import ResumedRun
@@ -96,6 +97,19 @@ class PreparedRun:
             run.finish = "limit"
             return
         await run.finish_with(await step(turn))
+
+
+async def restore_history(
+    run: Run, memory: Memory | None, new_messages: list[Message], saved: Sequence[Message] | None, *, whole: bool
+) -> list[Message]:
+    """Give a run its conversation so far, and return the messages that are new."""
+    if saved is not None:
+        run.load_history([message for message in saved if message.role != "system"])
+    elif memory is not None:
+        loaded = await load_conversation(memory, run.plan.conversation or "", whole=whole)
+        history, new_messages = split_new_messages(loaded, new_messages)
+        run.load_history(history)
+    return new_messages
 
 
 PrepareRun: TypeAlias = Callable[[RequestTools], Coroutine[Any, Any, PreparedRun]]

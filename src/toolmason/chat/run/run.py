@@ -52,7 +52,7 @@ from toolmason.chat.run.delegation import get_delegation
 from toolmason.chat.run.external import find_external_calls
 from toolmason.chat.run.model_calls import assign_call_ids, call_model
 from toolmason.chat.run.plan import RunPlan
-from toolmason.chat.run.spending import find_cost
+from toolmason.chat.run.spending import count_turns, find_cost
 from toolmason.chat.run.tickets import get_tickets
 from toolmason.chat.run.turn_calls import TurnCalls
 from toolmason.errors import ApprovalRequired, ConfigError, ExternalCall
@@ -183,7 +183,7 @@ class Run:
         self.notes += reply.notes
         prices = self.plan.spending.prices
         cost = None if prices is None else find_cost(prices, reply, self.plan.model.name, self.notes)
-        self.plan.spending.add(reply.usage, cost, 1)
+        self.plan.spending.add(reply.usage, cost, count_turns(self.plan.model.name, 1))
         self.last_input = (len(request.messages), reply.usage.input_tokens)
         message = reply.message
         names = tuple([call.name for call in message.calls])

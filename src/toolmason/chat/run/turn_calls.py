@@ -27,6 +27,7 @@ from toolmason.chat.run.delegation import (
     restore_delegation,
 )
 from toolmason.chat.run.plan import RunPlan
+from toolmason.chat.run.spending import PROGRAM_MODEL
 from toolmason.chat.run.tickets import CANCEL_TICKET, CHECK_TICKET, get_tickets, open_ticket, restore_ticket
 from toolmason.errors import UnknownOutcome, UnknownTool
 
@@ -44,6 +45,7 @@ class TurnCalls:
         assert run is not None  # noqa: S101 - the toolbox of a run
         self.run_state = run
         run.open_ticket = partial(open_ticket, plan)
+        run.allows_repeats = plan.model.name == PROGRAM_MODEL
 
     def offer(self, tools: Sequence[ToolDefinition]) -> None:
         """Set the tools of the last request. The model cannot call other tools of the toolbox."""
