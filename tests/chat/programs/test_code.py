@@ -1,7 +1,9 @@
 """`Chat(code=True)`: programs of a model that call tools, under the gates of any call."""
 
 import asyncio
+import sys
 import time
+from pathlib import Path
 from typing import Annotated
 
 import pytest
@@ -59,7 +61,11 @@ async def run(program, *tools, **options):
 
 
 async def test_the_output_is_what_the_program_prints_and_its_last_value():
-    text = await run("total = 0\nfor word in ['tea', 'coffee']:\n    total += stock(word)\nprint(total)\nfind('a', limit=2)", stock, find)
+    text = await run(
+        "total = 0\nfor word in ['tea', 'coffee']:\n    total += stock(word)\nprint(total)\nfind('a', limit=2)",
+        stock,
+        find,
+    )
 
     assert text == '9\n[{"name":"a0"},{"name":"a1"}]'
 
@@ -125,6 +131,9 @@ async def test_a_function_may_be_a_value():
         ("stock(3)", "RuntimeError: Invalid arguments"),
         ("broken()", "RuntimeError: "),
         ("await stock('a')", "can't be awaited"),
+        ("stock(float('nan'))", "RuntimeError: Invalid arguments"),
+        ("stock({1, 2} | {print})", "TypeError"),
+        ("'\ud800'", "lone surrogates"),
     ],
 )
 async def test_an_error_of_a_program_is_the_result(code, text):
@@ -135,12 +144,14 @@ async def test_an_error_of_a_program_is_the_result(code, text):
     assert result.error.code == "tool_error"
     assert text in result.error.message
     assert "secret detail" not in result.error.message
-    if "(" != code[-1]:
+    if code[-1] != "(" and "\ud800" not in code:
         assert result.error.message.startswith("before\n")
 
 
 async def test_a_program_may_catch_the_error_of_a_tool():
-    text = await run("try:\n    broken()\nexcept RuntimeError as error:\n    print('caught')\nstock('ab')", stock, broken)
+    text = await run(
+        "try:\n    broken()\nexcept RuntimeError as error:\n    print('caught')\nstock('ab')", stock, broken
+    )
 
     assert text == "caught\n2"
 
@@ -309,6 +320,16 @@ async def test_a_recorded_program_that_calls_something_else_is_refused():
     )
 
     assert "The program was run again, and called stock in place of stock." in reply.results[0].text
+
+
+def test_a_killed_process_repeats_no_finished_call(tmp_path, forks):
+    script = Path(__file__).with_name("killed_run.py")
+
+    ends = [forks.run([sys.executable, str(script), str(tmp_path)], cwd=tmp_path).returncode for _ in range(4)]
+
+    assert ends == [9, 9, 9, 0]
+    assert (tmp_path / "steps.txt").read_text().split() == ["0", "1", "2", "3"]
+    assert (tmp_path / "reply.txt").read_text() == "60"
 
 
 # --- limits --------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ RUN_CODE: Final = "run_code"
 _INSTRUCTIONS: Final = """\
 The tool `run_code` runs a Python program in a sandbox and returns what it prints, and the value of its last line. The
 program may call the functions below, without `await` and without importing them; they raise RuntimeError if they fail.
-It has no files, no network, no clock, and no modules but json, re, math, datetime and some others of the standard library.
+It has no files, no network and no clock, and few modules: json, re, math, datetime, collections, itertools, functools.
 Prefer one program with loops and conditions to many calls, and print only what you need.
 
 ```python
@@ -59,8 +59,9 @@ class Code:
             ConfigError: the value is not True, False or a `Code`, or does not go with another option.
             ImportError: the sandbox is not installed.
         """
-        if not isinstance(value, bool | Code):
-            raise ConfigError(f"code={value!r}: must be True, False or a `Code(...)`.")
+        given: Any = value
+        if not isinstance(given, bool | Code):
+            raise ConfigError(f"code={given!r}: must be True, False or a `Code(...)`.")
         if not value:
             return None
         if search is not None:

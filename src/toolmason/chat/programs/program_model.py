@@ -43,7 +43,8 @@ _OS_POLICY: Final[Any] = {
     "process_time": "zero",
     "random_start": {"seed": 0},
 }
-_FAILURES: Final = (monty.MontyError, monty.MontyCrashedError, TimeoutError)
+_FAILURES: Final = (monty.MontyError, monty.MontyCrashedError, TimeoutError, UnicodeError)
+"""Errors of a program, of the sandbox, and of text that is not Unicode."""
 _Round: TypeAlias = tuple[ToolCall, ToolResult]
 
 _pools: dict[int, Any] = {}
@@ -51,7 +52,8 @@ _pools: dict[int, Any] = {}
 _lock = threading.Lock()
 
 
-def _get_pool() -> Any:
+def open_pool() -> Any:
+    """Return the sandboxes of this process, which end with it."""
     with _lock:
         if (pool := _pools.get(os.getpid())) is None:
             pool = monty.Monty(checkout_timeout=CHECKOUT_SECONDS, request_timeout=CHECKOUT_SECONDS)
@@ -115,11 +117,11 @@ class ProgramModel:
         rounds = [(call, results[call.id]) for message in messages for call in message.calls]
         paused = self._paused.pop(rounds[-1][0].id, None) if rounds else None
         progress = paused or _Progress(self._settings.output_chars)
-        if len(code.encode()) > MAX_PROGRAM_BYTES:
+        if len(code.encode("utf-8", "replace")) > MAX_PROGRAM_BYTES:
             return _fail(progress, f"The program is longer than {MAX_PROGRAM_BYTES} bytes. Write a shorter one.")
         started = time.perf_counter()
         try:
-            with _get_pool().checkout(limits=self._make_limits(progress), os_policy=_OS_POLICY) as session:
+            with open_pool().checkout(limits=self._make_limits(progress), os_policy=_OS_POLICY) as session:
                 if paused is not None:
                     snapshot = session.load_snapshot(paused.state, print_callback=progress.print)
                     earlier = deque(rounds[-1:])
@@ -158,7 +160,7 @@ class ProgramModel:
                 snapshot = snapshot.resume(value=_make_function(snapshot.variable_name)) if known else snapshot.resume()
                 continue
             if isinstance(snapshot, monty.FutureSnapshot):
-                refusal = {"exception": RuntimeError("nothing can be awaited here")}
+                refusal: Any = {"exception": RuntimeError("nothing can be awaited here")}
                 snapshot = snapshot.resume(dict.fromkeys(snapshot.pending_call_ids, refusal))
                 continue
             if snapshot.is_os_function:
@@ -172,7 +174,8 @@ class ProgramModel:
             if not earlier:
                 return snapshot, call
             recorded, result = earlier.popleft()
-            if (recorded.name, dict(recorded.arguments)) != (call.name, dict(call.arguments)):
+            # As JSON text: NaN does not equal itself.
+            if recorded.name != call.name or to_json(recorded.arguments) != to_json(call.arguments):
                 raise _Diverged(f"The program was run again, and called {call.name} in place of {recorded.name}.")
             snapshot = snapshot.resume(_make_answer(result))
         return snapshot, None
@@ -207,7 +210,9 @@ def _make_answer(result: ToolResult) -> dict[str, Any]:
     structured = result.structured
     if structured is None:
         return {"return_value": result.text}
-    return {"return_value": structured["result"] if (result.structured_from or "").startswith("wrapped") else structured}
+    return {
+        "return_value": structured["result"] if (result.structured_from or "").startswith("wrapped") else structured
+    }
 
 
 def _describe(error: BaseException) -> str:
@@ -223,7 +228,9 @@ def _succeed(progress: _Progress, value: Any) -> ModelReply:
     text = "" if value is None else _format(value)
     if len(text) > progress.limit - len(progress.printed):
         text, progress.is_truncated = text[: progress.limit - len(progress.printed)], True
-    return ModelReply(Message("assistant", _join(progress, text) or "The program printed nothing. Print what you need."))
+    return ModelReply(
+        Message("assistant", _join(progress, text) or "The program printed nothing. Print what you need.")
+    )
 
 
 def _join(progress: _Progress, text: str) -> str:

@@ -88,6 +88,8 @@ class ChatTool(Tool):
         if delegated is not None:
             reply = await self._ask_approver(reply, context, delegated)
             delegated.caller.answered[delegated.call_id] = reply
+        if reply.finish_reason == PROGRAM_FAILED:
+            raise ToolError(reply.text)
         return _get_answer(self.name, reply, has_output=self._output is not None)
 
     async def _run(self, prompt: Any, context: ToolContext[Any], delegated: DelegatedCall | None) -> Reply[Any]:
@@ -165,8 +167,6 @@ def _find_delegated_call(name: str, call: ToolCall) -> DelegatedCall | None:
 
 
 def _get_answer(name: str, reply: Reply[Any], *, has_output: bool) -> Any:
-    if reply.finish_reason == PROGRAM_FAILED:
-        raise ToolError(reply.text)
     match reply.finish:
         case "pending" if reply.external:
             names = ", ".join(call.name for call in reply.external)
