@@ -161,7 +161,7 @@ class ProgramModel:
                 continue
             if isinstance(snapshot, monty.FutureSnapshot):
                 refusal: Any = {"exception": RuntimeError("nothing can be awaited here")}
-                snapshot = snapshot.resume(dict.fromkeys(snapshot.pending_call_ids, refusal))
+                snapshot = snapshot.resume({call_id: refusal for call_id in snapshot.pending_call_ids})  # noqa: C420 - its type
                 continue
             if snapshot.is_os_function:
                 snapshot = snapshot.resume_not_handled()  # files, clock, environment, imports
