@@ -28,7 +28,7 @@ def note(day: str) -> str:
     """The note of a day."""
     return f"Nothing on {day}."
 
-@resource("notes://logo", mime_type="image/png")
+@resource("pictures://logo", mime_type="image/png")
 def logo() -> bytes:
     """A picture."""
     return b"\\x89PNG"
@@ -72,10 +72,10 @@ def test_a_prompt_or_resource_is_printed(run, notes, words, shown, source):
 
 def test_the_parts_are_json_if_wanted(run, notes):
     messages = run("call", "notes.py:box", "review", "text=x", "--json", cwd=notes)
-    picture = run("call", "notes.py:box", "notes://logo", "--json", cwd=notes)
+    picture = run("call", "notes.py:box", "pictures://logo", "--json", cwd=notes)
 
     assert json.loads(messages.stdout)[0]["role"] == "user"
-    assert json.loads(picture.stdout) == [{"uri": "notes://logo", "mimeType": "image/png", "blob": "iVBORw=="}]
+    assert json.loads(picture.stdout) == [{"uri": "pictures://logo", "mimeType": "image/png", "blob": "iVBORw=="}]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_server_is_described_as_a_whole(run, notes, word):
     assert lines[1].startswith("protocol 2026-07-28, stateless era")
     assert "tools (listChanged)" in lines[2]
     assert "  count(text: string)  read-only  Count words." in lines
-    for entry in ("review  Ask for a review.", "notes://logo  A picture.", "notes://{day}  The note of a day."):
+    for entry in ("review  Ask for a review.", "pictures://logo  A picture.", "notes://{day}  The note of a day."):
         assert f"  {entry}" in lines
 
 
@@ -125,7 +125,7 @@ def test_the_description_is_json_if_wanted(run, notes):
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("nothing",), 3, "'nothing' is no configured server, URL or command. Configured: none."),
+        (("nothing",), 3, "'nothing' is not a configured server, a URL or a command. Configured: none."),
         (("note", "--config", "mcp.json"), 3, "Configured: notes."),
         (("http://127.0.0.1:9/mcp",), 1, "cannot be used"),
         (("http://127.0.0.1:9/mcp", "--stdio", "x"), 2, "cannot be combined"),

@@ -40,7 +40,8 @@ from toolmason.chat.durable.effects import Runtime
 from toolmason.chat.events import Event
 from toolmason.chat.loop import Advisor, order_advisors
 from toolmason.chat.memory import Memory
-from toolmason.chat.programs.code import Code, add_code
+from toolmason.chat.programs.code import Code, parse_code
+from toolmason.chat.programs.run_code import add_code
 from toolmason.chat.reply import Reply, RunFinish, make_limit_error
 from toolmason.chat.run.compaction import Compact, Compactor
 from toolmason.chat.run.delegation import ChatTool
@@ -115,7 +116,7 @@ class Chat(Generic[OutputT]):
         self._advisors = order_advisors(advisors)
         self._on_limit, self._strategy, self._execute_rule = on_limit, strategy, execute
         self._search = Search.parse(search, self.model)
-        self._code = Code.parse(code, search, execute)
+        self._code = parse_code(code, search, execute)
         self._needs_deps = check_deps(self.box, self._context, may_follow=True)
         self._on_length = on_length
         self._running_tasks: dict[str | None, set[asyncio.Task[Any]]] = {}
@@ -378,11 +379,7 @@ class Chat(Generic[OutputT]):
         if options.context is not None and (call_context := make_context(options.context)) is not None:
             context = call_context if context is None else context.merge(call_context)
         await request_tools.prepare(context)
-        offer: Advisor | None = None
-        if self._search is not None:
-            offer = await add_search(self._search, request_tools, context)
-        elif self._code is not None:
-            offer = add_code(self._code, request_tools, Chat)
+        offer = await self._change_offer(request_tools, context)
         box = request_tools.box
         limits, delegated = self._get_limits(options), options.delegated
         conversation = options.conversation
@@ -429,6 +426,12 @@ class Chat(Generic[OutputT]):
             new_messages = await restore_history(run, self._memory, new_messages, saved_messages, whole=whole)
         advisors: Sequence[Advisor] = self._advisors if offer is None else [*self._advisors, offer]
         return PreparedRun(run, new_messages, options.tool_choice, advisors, model_options)
+
+    async def _change_offer(self, request_tools: RequestTools, context: ToolContext[Any] | None) -> Advisor | None:
+        """Add the tool that searches tools, or runs programs. Return its advisor, or None if all tools are offered."""
+        if self._search is not None:
+            return await add_search(self._search, request_tools, context)
+        return None if self._code is None else add_code(self._code, request_tools, Chat)
 
     def _get_limits(self, options: SendOptions) -> Limits:
         limits = self.limits if options.limits is None else options.limits

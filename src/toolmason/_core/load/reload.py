@@ -65,7 +65,7 @@ class Reloader(Generic[_T]):
     ) -> None:
         self._load, self._replace, self._report = load, replace, report
         parts = [] if target is None else [target, target.rpartition(":")[0]]
-        # The target itself may not have loaded, or is no module.
+        # The target itself may not have loaded, and may be a file of another kind.
         files = [Path(part).resolve() for part in parts if Path(part).is_file()]
         self._folders = [Path.cwd().resolve(), *(path.parent for path in files)]
         self._files = {*files}

@@ -1,33 +1,18 @@
-"""Offer a tool that runs programs in place of the tools that the programs call."""
+"""Define the option `code=` of a chat: the limits of the programs that a model writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Final
 
-from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
-from toolmason._core.toolbox.toolbox import Toolbox
-from toolmason._core.values.messages import Message
-from toolmason._core.values.policy import Limits
 from toolmason._explain import explain_arguments
-from toolmason.chat.loop import ModelTurn, NextStep
-from toolmason.chat.programs.stubs import make_stubs
-from toolmason.chat.run.spending import Price
-from toolmason.chat.tools import RequestTools
 from toolmason.errors import ConfigError
 
-RUN_CODE: Final = "run_code"
-"""Name of the tool that runs a program."""
-_INSTRUCTIONS: Final = """\
-The tool `run_code` runs a Python program in a sandbox and returns what it prints, and the value of its last line. The
-program may call the functions below, without `await` and without importing them; they raise RuntimeError if they fail.
-It has no files, no network and no clock, and few modules: json, re, math, datetime, collections, itertools, functools.
-Prefer one program with loops and conditions to many calls, and print only what you need.
-
-```python
-{stubs}
-```"""
+PROGRAM_MODEL: Final = "program"
+"""Name of the model of a run that is a program. Its turns are not those of a model."""
+PROGRAM_FAILED: Final = "program_failed"
+"""Reason why a program ended that raised an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,94 +36,28 @@ class Code:
             if not getattr(self, name) > 0:
                 raise ConfigError(f"Code({name}={getattr(self, name)!r}): must be greater than 0.")
 
-    @classmethod
-    def parse(cls, value: Code | bool, search: Any, execute: Any) -> Code | None:  # noqa: FBT001 - the value of an option
-        """Parse the value of `Chat(code=...)`.
 
-        Raises:
-            ConfigError: the value is not True, False or a `Code`, or does not go with another option.
-            ImportError: the sandbox is not installed.
-        """
-        given: Any = value
-        if not isinstance(given, bool | Code):
-            raise ConfigError(f"code={given!r}: must be True, False or a `Code(...)`.")
-        if not value:
-            return None
-        if search is not None:
-            raise ConfigError("code= and search= cannot be combined. A program sees the signatures of all tools.")
-        if execute is False:
-            raise ConfigError("code= needs a chat that runs the calls of a program. Omit `execute=False`.")
-        _load_model()
-        return value if isinstance(value, Code) else cls()
-
-
-def _load_model() -> Any:
-    from toolmason.chat.programs.program_model import ProgramModel  # noqa: PLC0415 - an optional package
-
-    return ProgramModel
-
-
-class CodeAdvisor:
-    """Shows the model the tool that runs programs, and the signatures of the functions, in place of the tools."""
-
-    def __init__(self, hidden: frozenset[str], instructions: str) -> None:
-        self._hidden, self._instructions = hidden, instructions
-        self._system: tuple[tuple[Message, ...], Message] | None = None
-        """System messages of the last request, and the one that it was sent with."""
-
-    async def __call__(self, turn: ModelTurn, call_next: NextStep) -> ModelReply:
-        """Run a turn without the tools that programs call. The model cannot call them otherwise."""
-        request = turn.request
-        wanted = () if request.tool_choice is None else request.tool_choice.names
-        tools = tuple(tool for tool in request.tools if tool.name not in self._hidden or tool.name in wanted)
-        messages = self._add_instructions(request.messages)
-        return await call_next(replace(turn, request=request.with_messages(messages, tools=tools)))
-
-    def _add_instructions(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """Return the messages with the signatures in one system message: some servers accept no second one."""
-        count = next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
-        if self._system is None or self._system[0] != messages[:count]:
-            texts = [*(message.text for message in messages[:count]), self._instructions]
-            self._system = (messages[:count], Message("system", "\n\n".join(texts)))
-        return (self._system[1], *messages[count:])
-
-
-def add_code(settings: Code, request_tools: RequestTools, make_chat: Callable[..., Any]) -> CodeAdvisor | None:
-    """Add the tool that runs programs to the tools of a request. Return its advisor, or None if there are no tools.
-
-    A program is the run of a chat whose model is the program: calls, approvals, limits and the journal are those of
-    any run that another one delegates to.
+def parse_code(value: Code | bool, search: Any, execute: Any) -> Code | None:  # noqa: FBT001 - the value of an option
+    """Parse the value of `Chat(code=...)`, with those of `search=` and `execute=`.
 
     Raises:
-        ConfigError: a tool of the toolbox is named like the tool that runs programs.
+        ConfigError: the value is not True, False or a `Code`, or does not go with another option.
+        ImportError: the sandbox is not installed.
     """
-    box = request_tools.box
-    if RUN_CODE in box:
-        raise ConfigError(f"A tool is named {RUN_CODE!r}, as the tool that runs programs is. Rename yours.")
-    # These end the turn of a model, or continue after it, and have no value for a program.
-    direct = {tool.name for tool in box if tool.options.return_direct or tool.options.may_open_ticket}
-    definitions = [tool for tool in ModelRequest((), box).tools if tool.name not in direct]
-    if not definitions:
+    given: Any = value
+    if not isinstance(given, bool | Code):
+        raise ConfigError(f"code={given!r}: must be True, False or a `Code(...)`.")
+    if not value:
         return None
-    stubs = make_stubs(definitions)
-    chat = make_chat(
-        _load_model()(settings, stubs),
-        box,
-        limits=Limits(steps=None, calls=settings.calls, seconds=settings.seconds, per_tool=settings.calls),
-        price=Price(0, 0),
-    )
-    tool = chat.as_tool(RUN_CODE, "Run a Python program that calls functions.", prompt=_make_prompt, read_only=True)
-    request_tools.join(Toolbox(tool))
-    return CodeAdvisor(
-        frozenset(definition.name for definition in definitions),
-        _INSTRUCTIONS.format(stubs="\n\n".join(stub.text for stub in stubs.values())),
-    )
+    if search is not None:
+        raise ConfigError("code= and search= cannot be combined. A program sees the signatures of all tools.")
+    if execute is False:
+        raise ConfigError("code= needs a chat that runs the calls of a program. Omit `execute=False`.")
+    if find_spec("pydantic_monty") is None:
+        raise ImportError("Programs of a model need a sandbox: pip install 'toolmason[code]'")
+    return value if isinstance(value, Code) else Code()
 
 
-def _make_prompt(code: str) -> str:
-    """Run a program.
-
-    Args:
-        code: The program, as Python source.
-    """
-    return code
+def count_turns(model: str, turns: int) -> int:
+    """Return the number of turns of a run that count as steps: none if its model is a program."""
+    return 0 if model == PROGRAM_MODEL else turns

@@ -12,23 +12,17 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+import pydantic_monty as monty
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, iter_reply_events
 from toolmason._core.values.messages import Message, dump_result
 from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason.chat.programs.code import PROGRAM_FAILED, PROGRAM_MODEL, Code
 from toolmason.chat.programs.stubs import Stub
-from toolmason.chat.run.spending import PROGRAM_FAILED, PROGRAM_MODEL
-
-if TYPE_CHECKING:
-    from toolmason.chat.programs.code import Code
-
-try:
-    import pydantic_monty as monty
-except ImportError as missing:
-    raise ImportError("Programs of a model need a sandbox: pip install 'toolmason[code]'") from missing
+from toolmason.errors import ToolError
 
 MAX_PROGRAM_BYTES: Final = 64 * 1024
 MAX_PAUSED: Final = 256
@@ -43,7 +37,7 @@ _OS_POLICY: Final[Any] = {
     "process_time": "zero",
     "random_start": {"seed": 0},
 }
-_FAILURES: Final = (monty.MontyError, monty.MontyCrashedError, TimeoutError, UnicodeError)
+_FAILURES: Final = (monty.MontyError, monty.MontyCrashedError, TimeoutError, UnicodeError, ToolError)
 """Errors of a program, of the sandbox, and of text that is not Unicode."""
 _Round: TypeAlias = tuple[ToolCall, ToolResult]
 
@@ -68,13 +62,9 @@ def _close_pool() -> None:
         pool.__exit__(None, None, None)
 
 
-class _Diverged(Exception):
-    """A program that is run again makes other calls than before."""
-
-
 @dataclass(slots=True)
 class _Progress:
-    """What a program has printed and used so far, and its state if it waits for a call."""
+    """Output and use of a program so far, and its state if it waits for a call."""
 
     limit: int
     printed: str = ""
@@ -117,10 +107,10 @@ class ProgramModel:
         rounds = [(call, results[call.id]) for message in messages for call in message.calls]
         paused = self._paused.pop(rounds[-1][0].id, None) if rounds else None
         progress = paused or _Progress(self._settings.output_chars)
-        if len(code.encode("utf-8", "replace")) > MAX_PROGRAM_BYTES:
-            return _fail(progress, f"The program is longer than {MAX_PROGRAM_BYTES} bytes. Write a shorter one.")
         started = time.perf_counter()
         try:
+            if len(code.encode("utf-8", "replace")) > MAX_PROGRAM_BYTES:
+                raise ToolError(f"The program is longer than {MAX_PROGRAM_BYTES} bytes. Write a shorter one.")
             with open_pool().checkout(limits=self._make_limits(progress), os_policy=_OS_POLICY) as session:
                 if paused is not None:
                     snapshot = session.load_snapshot(paused.state, print_callback=progress.print)
@@ -135,8 +125,6 @@ class ProgramModel:
                 progress.state = snapshot.dump()
         except _FAILURES as error:
             return _fail(progress, _describe(error))
-        except _Diverged as error:
-            return _fail(progress, str(error))
         self._paused[call.id] = progress
         while len(self._paused) > MAX_PAUSED:
             self._paused.popitem(last=False)
@@ -176,7 +164,7 @@ class ProgramModel:
             recorded, result = earlier.popleft()
             # As JSON text: NaN does not equal itself.
             if recorded.name != call.name or to_json(recorded.arguments) != to_json(call.arguments):
-                raise _Diverged(f"The program was run again, and called {call.name} in place of {recorded.name}.")
+                raise ToolError(f"The program was run again, and called {call.name} in place of {recorded.name}.")
             snapshot = snapshot.resume(_make_answer(result))
         return snapshot, None
 

@@ -22,9 +22,9 @@ from toolmason._core.values.messages import dump_result, load_result
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import OWN, WEB, ToolCall, ToolResult, replace_result
 from toolmason.chat.durable.effects import OutcomeSerializer
+from toolmason.chat.programs.code import PROGRAM_FAILED, count_turns
 from toolmason.chat.reply import Delegation, Reply
 from toolmason.chat.run.plan import CURRENT_RUN, DelegatedCall, ResumedChat, RunPlan
-from toolmason.chat.run.spending import PROGRAM_FAILED, count_turns
 from toolmason.chat.send_options import SendOptions
 from toolmason.errors import AnswerError, ApprovalRequired, ExternalCall, ToolError
 

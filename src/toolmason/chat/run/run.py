@@ -27,14 +27,11 @@ from toolmason._core.values.provider_tools import get_native_origins
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason._text import to_line
 from toolmason.chat.answers import AnswerRun
-from toolmason.chat.durable.effects import (
-    REPLY_SERIALIZER,
-    RunEffect,
-    RunExecution,
-)
+from toolmason.chat.durable.effects import REPLY_SERIALIZER, RunEffect, RunExecution
 from toolmason.chat.events import CallFinished, CallStarted, Compacted, StepFinished
 from toolmason.chat.loop import ModelTurn
 from toolmason.chat.memory import apply_window, complete_last_turn
+from toolmason.chat.programs.code import count_turns
 from toolmason.chat.reply import (
     CONTINUE_TEXT,
     Delegation,
@@ -52,7 +49,7 @@ from toolmason.chat.run.delegation import get_delegation
 from toolmason.chat.run.external import find_external_calls
 from toolmason.chat.run.model_calls import assign_call_ids, call_model
 from toolmason.chat.run.plan import RunPlan
-from toolmason.chat.run.spending import count_turns, find_cost
+from toolmason.chat.run.spending import find_cost
 from toolmason.chat.run.tickets import get_tickets
 from toolmason.chat.run.turn_calls import TurnCalls
 from toolmason.errors import ApprovalRequired, ConfigError, ExternalCall

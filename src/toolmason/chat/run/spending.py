@@ -14,10 +14,6 @@ from toolmason._explain import explain_arguments
 from toolmason.errors import ConfigError
 
 _PER: Final = 1_000_000
-PROGRAM_MODEL: Final = "program"
-"""Name of the model of a run that is a program. Its turns are not those of a model."""
-PROGRAM_FAILED: Final = "program_failed"
-"""Reason why a program ended that raised an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +83,6 @@ def find_cost(prices: Prices, reply: ModelReply, model: str, notes: list[str]) -
     if price is None and (note := f"{name} has no price; its tokens are not in the cost") not in notes:
         notes.append(note)
     return None if price is None else price.compute(reply.usage)
-
-
-def count_turns(model: str, turns: int) -> int:
-    """Return the number of turns of a run that count as steps: none if its model is a program."""
-    return 0 if model == PROGRAM_MODEL else turns
 
 
 def require_price(prices: Prices | None, model: Any) -> None:

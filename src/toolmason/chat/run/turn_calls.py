@@ -17,6 +17,7 @@ from toolmason._core.values.results import ToolCall, ToolResult, replace_result
 from toolmason._text import to_line
 from toolmason.chat.durable.effects import RunEffect, Work, get_recorded_arguments
 from toolmason.chat.events import CallFinished, CallProgress, CallStarted
+from toolmason.chat.programs.code import PROGRAM_MODEL
 from toolmason.chat.reply import make_cancelled_result
 from toolmason.chat.run.delegation import (
     CALL_SERIALIZER,
@@ -27,7 +28,6 @@ from toolmason.chat.run.delegation import (
     restore_delegation,
 )
 from toolmason.chat.run.plan import RunPlan
-from toolmason.chat.run.spending import PROGRAM_MODEL
 from toolmason.chat.run.tickets import CANCEL_TICKET, CHECK_TICKET, get_tickets, open_ticket, restore_ticket
 from toolmason.errors import UnknownOutcome, UnknownTool
 

@@ -101,7 +101,7 @@ def _find_server(word: str, config: str | None) -> McpServer:
         return known[word]
     if config is not None or shutil.which(words[0]) is None:
         available = ", ".join(sorted(known)) or "none"
-        fail(f"{word!r} is no configured server, URL or command. Configured: {available}.", NOT_FOUND)
+        fail(f"{word!r} is not a configured server, a URL or a command. Configured: {available}.", NOT_FOUND)
     return McpServer.stdio("server", words[0], words[1:], connect_timeout=60.0)
 
 
