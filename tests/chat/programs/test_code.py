@@ -8,7 +8,7 @@ from typing import Annotated
 
 import pytest
 
-from toolmason import Allow, Chat, Deny, Inject, Limits, Rate, Tool, Toolbox, tool
+from toolmason import Allow, Chat, Deny, Inject, Limits, McpServer, Rate, Tool, Toolbox, tool
 from toolmason.chat import Code, Delegated, Price, SqliteRuntime, StepFinished
 from toolmason.errors import ConfigError
 from toolmason.testing import ScriptedModel
@@ -154,6 +154,19 @@ async def test_a_program_may_catch_the_error_of_a_tool():
     )
 
     assert text == "caught\n2"
+
+
+async def test_tools_of_a_server_return_their_structured_values():
+    @tool(output_schema=False)
+    def plain() -> dict[str, int]:
+        """Give text."""
+        return {"a": 1}
+
+    server = McpServer.of("shop", Toolbox(stock, find, plain))
+    async with Toolbox(server) as box:
+        text = await run("print(stock('tea') + 1, find(limit=1)[0]['name'] == '0', plain())", box=box)
+
+    assert text == '4 True {"a":1}'
 
 
 async def test_a_program_without_output_says_so():

@@ -165,7 +165,7 @@ class ProgramModel:
             # As JSON text: NaN does not equal itself.
             if recorded.name != call.name or to_json(recorded.arguments) != to_json(call.arguments):
                 raise ToolError(f"The program was run again, and called {call.name} in place of {recorded.name}.")
-            snapshot = snapshot.resume(_make_answer(result))
+            snapshot = snapshot.resume(self._make_answer(snapshot.function_name, result))
         return snapshot, None
 
     def _make_call(self, snapshot: Any) -> ToolCall:
@@ -182,25 +182,18 @@ class ProgramModel:
         # The ID is unique, because the state of the program is found by it.
         return ToolCall(f"call_{uuid.uuid4().hex[:12]}", stub.tool, arguments)
 
+    def _make_answer(self, function: str, result: ToolResult) -> Any:
+        if result.error is None:
+            return {"return_value": self._stubs[function].get_value(result)}
+        # The message as a model reads it: the policy may have redacted the error.
+        return {"exception": RuntimeError(str(dump_result(result)["error"]["message"])[:_MAX_ERROR_CHARS])}
+
 
 def _make_function(name: str) -> Any:
     def stand_in(*_: Any) -> None: ...
 
     stand_in.__name__ = name
     return stand_in
-
-
-def _make_answer(result: ToolResult) -> dict[str, Any]:
-    """Return a result as a program gets it: the structured value, else the text, or an exception."""
-    if result.error is not None:
-        # The message as a model reads it: the policy may have redacted the error.
-        return {"exception": RuntimeError(str(dump_result(result)["error"]["message"])[:_MAX_ERROR_CHARS])}
-    structured = result.structured
-    if structured is None:
-        return {"return_value": result.text}
-    return {
-        "return_value": structured["result"] if (result.structured_from or "").startswith("wrapped") else structured
-    }
 
 
 def _describe(error: BaseException) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from toolmason._core.define.schema_nodes import resolve
 from toolmason._core.values.definition import ToolDefinition
+from toolmason._core.values.results import ToolResult
 
 _TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 MAX_TYPE_DEPTH: Final = 5
@@ -29,6 +30,17 @@ class Stub:
     """Names of the parameters, in the order of positional arguments."""
     text: str
     """Signature and description, as Python source."""
+    has_output: bool = False
+    """True if the tool has an output schema; otherwise a program gets the text of its results."""
+    is_wrapped: bool = False
+    """True if structured results have one key `result`, which a program does not see."""
+
+    def get_value(self, result: ToolResult) -> Any:
+        """Return a result as a program gets it. It is the same if the result was restored from JSON."""
+        structured = result.structured if self.has_output else None
+        if structured is None:
+            return result.text
+        return structured["result"] if self.is_wrapped and "result" in structured else structured
 
     def bind(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by name. The toolbox validates them.
@@ -72,12 +84,15 @@ def _make_stub(name: str, definition: ToolDefinition) -> Stub:
     shown = [_format_parameter(key, properties[key], schema, is_required=key in required) for key in ordered]
     if not all(key.isidentifier() and not keyword.iskeyword(key) for key in ordered):
         shown = ["**arguments: Any"]
-    lines = [f"def {name}({', '.join(shown)}) -> {_format_result(definition)}:"]
+    output = definition.output_schema
+    is_wrapped = output is not None and output.get("properties", {}).keys() == {"result"}
+    lines = [f"def {name}({', '.join(shown)}) -> {_format_result(output, is_wrapped=is_wrapped)}:"]
     notes = [f"{key}: {text}" for key in ordered if (text := resolve(properties[key], schema).get("description"))]
     if shown == ["**arguments: Any"]:
         notes.append(f"JSON Schema of the arguments: {json.dumps(schema)[:MAX_TYPE_CHARS]}")
     text = "\n    ".join([definition.description.strip().replace("\n", "\n    "), *notes]).replace('"""', "'''")
-    return Stub(definition.name, tuple(ordered), "\n".join([*lines, f'    """{text}"""']))
+    source = "\n".join([*lines, f'    """{text}"""'])
+    return Stub(definition.name, tuple(ordered), source, output is not None, is_wrapped)
 
 
 def _format_parameter(name: str, schema: Any, root: Mapping[str, Any], *, is_required: bool) -> str:
@@ -88,13 +103,10 @@ def _format_parameter(name: str, schema: Any, root: Mapping[str, Any], *, is_req
     return f"{shown} = {_to_literal(found['default'])}" if "default" in found else f"{shown} = ..."
 
 
-def _format_result(definition: ToolDefinition) -> str:
-    schema = definition.output_schema
+def _format_result(schema: Mapping[str, Any] | None, *, is_wrapped: bool) -> str:
     if schema is None:
         return "str"
-    wrapped = schema.get("properties", {})
-    is_wrapped = wrapped.keys() == {"result"} and schema.get("x-wrapped", True)
-    return format_type(wrapped["result"] if is_wrapped else schema, schema)
+    return format_type(schema["properties"]["result"] if is_wrapped else schema, schema)
 
 
 def format_type(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
