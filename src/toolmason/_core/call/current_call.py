@@ -138,7 +138,7 @@ class CurrentCall:
             self.repairs = bound[1]
         except BaseException as error:  # noqa: BLE001 - a validator may raise anything; a repeated call is found first
             problem = error
-        if run is not None and detects_repeats and is_new and not run.allows_repeats:
+        if run is not None and detects_repeats and is_new and not run.is_program:
             key = get_call_key(route, self.arguments, self.bound)
             is_known = key in run.repeats
             repeated = find_repeated_result(run, key, route.name, self.make_call().id) if is_known else None

@@ -158,7 +158,7 @@ def get_plain_options(
     if run is not None and run.deadline is not None:
         return None
     key, bound = None, None
-    if run is not None and route.tool.options.repeats == "detect" and not run.allows_repeats:
+    if run is not None and route.tool.options.repeats == "detect" and not run.is_program:
         try:
             bound = route.bind(arguments)
         except BaseException:  # noqa: BLE001 - a validator may raise anything; the other steps bind again and report it

@@ -228,8 +228,8 @@ class RunState:
     call_counter: Iterator[int] = field(default_factory=itertools.count)
     tool_counters: dict[Hashable, Iterator[int]] = field(default_factory=dict)
     repeats: dict[Hashable, RepeatedCall] = field(default_factory=dict)
-    allows_repeats: bool = False
-    """True if a program makes the calls, which repeats them on purpose, and not a model."""
+    is_program: bool = False
+    """True if a program makes the calls, and not a model. It repeats calls on purpose."""
     rejected: RejectedCalls = field(default_factory=RejectedCalls)
     cancellation: Cancellation = field(default_factory=Cancellation)
     deadline: Deadline | None = None

@@ -192,7 +192,7 @@ async def restore_call(state: ToolboxState, call: ToolCall, result: ToolResult) 
         run.count(route.name, route.tool.options.max_calls, route.root)
         # A pending call is counted, but has no result yet.
         is_waiting = error is not None and is_pending(error)
-        if route.tool.options.repeats == "detect" and not is_waiting and not run.allows_repeats:
+        if route.tool.options.repeats == "detect" and not is_waiting and not run.is_program:
             run.record_result(get_call_key(route, call.raw, bound), result)
 
 

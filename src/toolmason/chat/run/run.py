@@ -31,7 +31,6 @@ from toolmason.chat.durable.effects import REPLY_SERIALIZER, RunEffect, RunExecu
 from toolmason.chat.events import CallFinished, CallStarted, Compacted, StepFinished
 from toolmason.chat.loop import ModelTurn
 from toolmason.chat.memory import apply_window, complete_last_turn
-from toolmason.chat.programs.code import count_turns
 from toolmason.chat.reply import (
     CONTINUE_TEXT,
     Delegation,
@@ -180,7 +179,7 @@ class Run:
         self.notes += reply.notes
         prices = self.plan.spending.prices
         cost = None if prices is None else find_cost(prices, reply, self.plan.model.name, self.notes)
-        self.plan.spending.add(reply.usage, cost, count_turns(self.plan.model.name, 1))
+        self.plan.spending.add(reply.usage, cost, 0 if self.turn_calls.run_state.is_program else 1)
         self.last_input = (len(request.messages), reply.usage.input_tokens)
         message = reply.message
         names = tuple([call.name for call in message.calls])

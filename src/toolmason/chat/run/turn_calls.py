@@ -45,7 +45,7 @@ class TurnCalls:
         assert run is not None  # noqa: S101 - the toolbox of a run
         self.run_state = run
         run.open_ticket = partial(open_ticket, plan)
-        run.allows_repeats = plan.model.name == PROGRAM_MODEL
+        run.is_program = plan.model.name == PROGRAM_MODEL
 
     def offer(self, tools: Sequence[ToolDefinition]) -> None:
         """Set the tools of the last request. The model cannot call other tools of the toolbox."""
