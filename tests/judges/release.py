@@ -24,6 +24,7 @@ TOOLS = Path(sys.executable).parent
 NEEDS = {
     "auth": "from toolmason.mcp import Jwt; Jwt(issuer='https://a.example', audience='b', jwks='https://a.example/keys')",
     "cli": "import toolmason.cli.main",
+    "code": "from toolmason import Chat; Chat('offline', Toolbox(a), code=True)",
     "langchain": "print(Toolbox().as_langchain())",
     "mcp": "print(asyncio.run(Toolbox(McpServer.stdio('a', 'no-such-program')).list()))",
     "models": "print(model('openai:gpt-5', api_key='a'))",
