@@ -47,7 +47,13 @@ NOT_STARTED: Final = "NotStarted"
 """Type of the failure of an activity whose work did not start."""
 PENDING: Final = "pending"
 _ORDERED: Final = "ordered"
-"""Name of the change after which the commands do not depend on how a worker groups updates and events."""
+"""Name of the change after which a driver is acquired at a timer, and activities are scheduled by the updates."""
+_FENCED: Final = "fenced"
+"""Name of the change after which an update reads no state that an activity may change in the same task.
+
+The SDK processes an update before the outcomes of activities that it gets together with it. A worker that has the
+workflow in its cache gets them one after the other, and a replay gets them together if no command is between them.
+"""
 PAGE_BYTES: Final = 500_000
 _ONE_ATTEMPT: Final = RetryPolicy(maximum_attempts=1)
 _MAX_EVENTS: Final = 8000
@@ -96,6 +102,13 @@ class RunWorkflow:
         self.facts: dict[str, Any] = {}
         self.effects: dict[str, EffectState] = {}
         self.driver: Acquisition | None = None
+        """The last driver. Only updates change it, so that another driver fences it, and not the end of its lease."""
+        self.is_lost = False
+        """True after the lease of the driver has ended: another one may acquire the run, or an operator settle it."""
+        self.is_fenced = False
+        """False for a run of an earlier version, whose driver the end of its lease removes."""
+        self.performed: set[str] = set()
+        """Keys of the effects that this driver has started."""
         self.is_retired = False
         """True after the driver has gone on with the run in another workflow."""
         self.is_driven = False
@@ -112,7 +125,7 @@ class RunWorkflow:
         """Wait until the run has ended. Return its facts."""
         del previous
         try:
-            await workflow.wait_condition(lambda: self.is_over and self.driver is None and not self.is_driven)
+            await workflow.wait_condition(lambda: self.is_over and not self._is_held and not self.is_driven)
         except asyncio.CancelledError:
             self.finish, self.driver = "cancelled", None
             for child in self.children:
@@ -127,17 +140,19 @@ class RunWorkflow:
     @workflow.update
     async def acquire(self, request: Acquisition) -> Acquired:
         """Let one driver hold the run, if no other one does."""
+        self.is_fenced = workflow.patched(_FENCED)
         await _process_events()
         if self.previous:
             return Acquired("empty", previous=self.previous)
         if self.is_retired:
             return Acquired("retired")
-        driver = self.driver
-        if driver is not None and driver.holder != request.dead_holder:
+        driver, was_held = self.driver, self._is_held
+        if driver is not None and was_held and driver.holder != request.dead_holder:
             return Acquired("taken", holder=driver.holder, process=driver.process)
-        self.driver = request
+        self.driver, self.is_lost = request, False
+        self.performed.clear()
         self._start(lambda: _schedule(HOLD, request.holder, request), partial(self._hold, request))
-        if self.running and driver is None:
+        if self.running and not was_held:
             # The server may have the outcome of an effect that the workflow has not processed yet.
             with suppress(TimeoutError):
                 await workflow.wait_condition(lambda: not self.running, timeout=timedelta(seconds=request.lease))
@@ -147,7 +162,9 @@ class RunWorkflow:
     async def _hold(self, driver: Acquisition, activity: Activity) -> None:
         with suppress(ActivityError):  # the driver was lost
             await activity
-        if self.driver is driver:
+        if self.driver is driver and self.is_fenced:
+            self.is_lost = True
+        elif self.driver is driver:
             self.driver = None
 
     def _start(self, schedule: Callable[[], Activity], work: Callable[[Activity], Coroutine[Any, Any, None]]) -> None:
@@ -160,6 +177,10 @@ class RunWorkflow:
         task = asyncio.create_task(work(schedule()) if is_new else _start_later(schedule, work))
         self.tasks.add(task)  # the event loop keeps only weak references
         task.add_done_callback(self.tasks.discard)
+
+    @property
+    def _is_held(self) -> bool:
+        return self.driver is not None and not self.is_lost
 
     def _is_held_by(self, holder: str) -> bool:
         return self.driver is not None and self.driver.holder == holder
@@ -202,7 +223,7 @@ class RunWorkflow:
         For Temporal's own tools and for programs in other languages. It has no answer: a decision that is not valid
         leaves the run pending.
         """
-        await workflow.wait_condition(lambda: self.driver is None and not self.is_driven)
+        await workflow.wait_condition(lambda: not self._is_held and not self.is_driven)
         if self.finish == PENDING and self.facts.get("asked"):
             info, message = workflow.info(), self.facts["asked"][0]
             run = info.workflow_id.partition("/")[2]
@@ -216,7 +237,7 @@ class RunWorkflow:
         return self._let_drive(request)
 
     def _let_drive(self, request: DriveRequest) -> bool:
-        if self.is_driven or self.driver is not None:
+        if self.is_driven or self._is_held:
             return False
         self.is_driven, self.lease = True, request.lease
         self.facts.pop("error", None)
@@ -253,8 +274,10 @@ class RunWorkflow:
     # --- effects -------------------------------------------------------------------------------------
 
     @workflow.update
-    def perform(self, request: Performance) -> EffectDecision:
+    async def perform(self, request: Performance) -> EffectDecision:
         """Decide about an effect and, if it has to be performed, let the driver do it in an activity."""
+        if request.effect.key in self.performed:
+            await _process_events()
         if self.driver is None or not self._is_held_by(request.holder):
             return EffectDecision("taken")
         effect = request.effect
@@ -264,6 +287,8 @@ class RunWorkflow:
             attempt = 1 if known is None else known.attempt + (known.state != "waits")
             self.effects[effect.key] = replace(effect, attempt=attempt, at=workflow.time())
             self.running.add(request.activity)
+            if self.is_fenced:
+                self.performed.add(effect.key)
             driver, name = self.driver, f"{effect.kind} {effect.name}"
             self._start(
                 lambda: _schedule(name, request.activity, driver, effect.arguments),
@@ -293,14 +318,16 @@ class RunWorkflow:
         self.effects[key] = replace(self.effects[key], state=state, outcome=outcome, ended=workflow.time())
 
     @workflow.update
-    def settle(self, request: Settlement) -> str | None:
+    async def settle(self, request: Settlement) -> str | None:
         """Set the outcome of an interrupted effect. Return its state, or None if the run is held by another driver.
 
         The driver may set it, or an operator if no driver holds the run.
         """
-        effect = self.effects.get(request.key)
         is_operator = not request.holder
-        if not (self.driver is None if is_operator else self._is_held_by(request.holder)):
+        if request.key in self.performed or (is_operator and self.is_fenced):
+            await _process_events()
+        effect = self.effects.get(request.key)
+        if self._is_held if is_operator else not self._is_held_by(request.holder):
             return None
         if effect is None:
             return ""
@@ -314,7 +341,7 @@ class RunWorkflow:
     @workflow.query
     def view(self) -> RunView:
         """Return the record of the run without its effects."""
-        return RunView(self.begun, self.finish, len(self.effects), self.driver is not None, self.facts, self.previous)
+        return RunView(self.begun, self.finish, len(self.effects), self._is_held, self.facts, self.previous)
 
     @workflow.query
     def page(self, start: int) -> RunPage:
