@@ -48,4 +48,12 @@ def test_the_sdk_is_loaded_only_by_the_code_that_needs_it():
 
 
 def test_there_are_histories():
-    assert {file.stem for file in HISTORIES} >= {"approval", "interrupted", "killed", "lease-perform", "lease-record", "not-started", "worker"}
+    assert {file.stem for file in HISTORIES} >= {
+        "approval",
+        "interrupted",
+        "killed",
+        "lease-perform",
+        "lease-record",
+        "not-started",
+        "worker",
+    }

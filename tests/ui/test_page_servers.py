@@ -1,6 +1,7 @@
 """The MCP servers of a toolbox on the page."""
 
 import json
+import sys
 
 import pytest
 
@@ -45,6 +46,25 @@ async def test_a_server_that_cannot_start_has_its_error_and_the_others_are_liste
     assert entries["library"]["ok"] is True
     assert entries["broken"]["ok"] is False
     assert "no-such-program" in entries["broken"]["error"]
+    await app.page.box.aclose()
+
+
+async def test_a_server_that_has_recovered_still_shows_its_last_error(folder):
+    """The server ends inside the call; the next request starts it again."""
+    program = "import sys; from toolmason import Toolbox, tool; from toolmason.mcp import serve; import os\n"
+    program += "@tool\ndef end() -> None:\n    'End the process.'\n    os._exit(3)\nserve(Toolbox(end))"
+    app = make_app(McpServer.stdio("fragile", sys.executable, ["-c", program], trust=True))
+    await app.page.box.list()
+
+    before = (await ask(app, "servers")).json["servers"][0]
+    called = await ask(app, "calls", {"tool": "end", "arguments": {}})
+    after = (await ask(app, "servers")).json["servers"][0]
+
+    assert (before["ok"], before["last_error"], before["failed_at"]) == (True, None, None)
+    assert called.events[-1]["result"]["error"]["code"] == "remote_error"
+    assert (after["ok"], after["error"]) == (True, None)
+    assert after["last_error"]
+    assert after["failed_at"] >= before["since"]
     await app.page.box.aclose()
 
 

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -114,15 +115,14 @@ class Connection:
             self.pool.record_health(ok=False)
             needs_auth = isinstance(error, RemoteError) and error.phase == "authorize"
             late_error = self.pool.find_late_error() if isinstance(error, TimeoutError) else None
-            return Health(
-                ok=False,
-                error=format_reason_with_stderr(late_error or error),
-                tools=len(self.lists.tools),
-                since=self.pool.since,
-                needs_auth=needs_auth,
-            )
-        self.pool.record_health(ok=True)
-        return Health(ok=True, latency=latency, tools=len(self.lists.tools), since=self.pool.since)
+            state = Health(ok=False, error=format_reason_with_stderr(late_error or error), needs_auth=needs_auth)
+        else:
+            self.pool.record_health(ok=True)
+            state = Health(ok=True, latency=latency)
+        last, pool = self.pool.last_error, self.pool
+        last_error = None if last is None else format_reason_with_stderr(last)
+        tools = len(self.lists.tools)
+        return replace(state, tools=tools, since=pool.since, last_error=last_error, failed_at=pool.failed_at)
 
     async def _ping(self, client: Any, session: UpstreamSession) -> None:
         try:
@@ -278,7 +278,9 @@ class Connection:
                 if attempt == 1 and can_retry:
                     continue
                 reason = "the session has expired" if loss is None else loss.reason
-                raise RemoteError(self.name, phase, reason, tool=tool, stderr=stderr, retryable=can_retry) from error
+                failure = RemoteError(self.name, phase, reason, tool=tool, stderr=stderr, retryable=can_retry)
+                self.pool.record_error(failure)
+                raise failure from error
             if attempt > 1:
                 self._expire()  # the server was away, and may have restarted with other tools
             return found

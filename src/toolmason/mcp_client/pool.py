@@ -58,7 +58,9 @@ class SessionPool:
         self.hangs = 0
         """Number of sessions in a row that were closed because the server did not respond."""
         self._retry_at = 0.0
-        self._last_error: RemoteError | None = None
+        self.last_error: RemoteError | None = None
+        """Why the server last failed."""
+        self.failed_at: float | None = None
         self.close_count = 0
         """Number of times the pool was closed. What began before must not open a session after."""
         self._transitioning: set[UpstreamSession] = set()
@@ -109,8 +111,8 @@ class SessionPool:
 
     def _check_backoff(self) -> None:
         remaining = self._retry_at - time.monotonic()
-        if remaining > 0 and self._last_error is not None:
-            error = self._last_error
+        if remaining > 0 and self.last_error is not None:
+            error = self.last_error
             reason = f"{error.reason}; next attempt in {remaining:.1f} s"
             raise RemoteError(self.name, error.phase, reason, stderr=error.stderr, retryable=True)
 
@@ -189,9 +191,8 @@ class SessionPool:
     def _record_failure(self, error: RemoteError) -> None:
         if error.phase == "authorize":
             return  # the server is up, and may accept other identities
-        self._last_error = error
+        self.record_error(error)
         self._failures += 1
-        self.record_health(ok=False)
         if self._failures >= FAILURES_BEFORE_BACKOFF:
             delay = min(FIRST_RETRY_DELAY * 2 ** (self._failures - FAILURES_BEFORE_BACKOFF), MAX_RETRY_DELAY)
             self._retry_at = time.monotonic() + delay
@@ -199,8 +200,7 @@ class SessionPool:
     def evict_hung(self, key: str, session: UpstreamSession, reason: str) -> None:
         """Close a session whose server does not respond. From the second time on, wait before the next attempt."""
         self.evict(key, session)
-        self._last_error = RemoteError(self.name, "connect", reason, stderr=session.last_stderr_line, retryable=True)
-        self.record_health(ok=False)
+        self.record_error(RemoteError(self.name, "connect", reason, stderr=session.last_stderr_line, retryable=True))
         self.hangs += 1
         if self.hangs > 1:
             self._retry_at = time.monotonic() + min(FIRST_RETRY_DELAY * 2**self.hangs, MAX_RETRY_DELAY)
@@ -212,6 +212,11 @@ class SessionPool:
         for key, session in lost:
             self.evict(key, session)
         return bool(lost)
+
+    def record_error(self, error: RemoteError) -> None:
+        """Record why the server failed, and that it is not healthy."""
+        self.last_error, self.failed_at = error, time.time()
+        self.record_health(ok=False)
 
     def record_health(self, *, ok: bool) -> None:
         """Record whether the server is healthy."""

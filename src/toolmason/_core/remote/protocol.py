@@ -34,6 +34,10 @@ class Health(Value):
     """Start of the current state, in seconds since the epoch."""
     needs_auth: bool = False
     """True if the server requires authorization. This is a state, not a server failure."""
+    last_error: str | None = None
+    """Why the connection was last lost or failed, also if the server has recovered since."""
+    failed_at: float | None = None
+    """Time of `last_error`, in seconds since the epoch."""
 
     def __bool__(self) -> bool:
         return self.ok
