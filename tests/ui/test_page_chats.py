@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from toolmason import Toolbox
-from toolmason.chat import Chat, Price, SqliteRuntime
+from toolmason.chat import PRICES, Chat, Price, SqliteRuntime
 from toolmason.chat.durable.effects import OutcomeSerializer, RunEffect
 from toolmason.testing import ScriptedModel
 from toolmason.ui.page import Page, PageOptions
@@ -83,6 +83,27 @@ async def test_a_reply_has_its_cost():
     answer = await ask(app, "chat", {"prompt": "hi"}, query=b"model=target")
 
     assert answer.events[-1]["reply"]["cost"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "price"),
+    [("openai:gpt-5-2025-08-07", PRICES["openai:gpt-5"]), ("offline", Price(0, 0)), ("openai:gpt-9", None)],
+    ids=["listed", "on this machine", "unknown"],
+)
+async def test_a_chat_has_the_price_of_its_model_if_it_is_known(name, price, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "a key")
+    page = Page(Toolbox(add), PageOptions("app.py:box", {name: "a model"}))
+
+    assert PageApp(page, TOKEN).chats.get(name).chat.price == price
+
+
+async def test_the_chat_of_the_target_keeps_its_own_price_or_gets_that_of_its_model():
+    own, model = Price(input=7, output=7), ScriptedModel(["Hello."] * 2, name="openai:gpt-5")
+
+    for price, expected in ((own, own), (None, PRICES["openai:gpt-5"])):
+        chat = Chat(model, Toolbox(add), price=price)
+        page = Page(chat.box, PageOptions("app.py:chat", {"target": "the chat"}, chat=chat))
+        assert PageApp(page, TOKEN).chats.get("target").chat.price == expected
 
 
 # --- runs --------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 from typing_extensions import override
 
@@ -13,10 +13,12 @@ from toolmason.chat.durable.journal import StoreRuntime
 from toolmason.chat.durable.run_records import read_input
 from toolmason.chat.frontends.chat_app import ChatApp
 from toolmason.chat.frontends.frontend import EventFrontend, FrontendRequest, get_field
+from toolmason.chat.run.spending import PRICES, Price, find_price
 from toolmason.errors import ConfigError, ToolmasonError, UnknownName
 from toolmason.models.by_name import model
 from toolmason.ui.page import Page
 
+_ON_THIS_MACHINE: Final = ("local", "offline")
 TARGET_CHAT = "target"
 """Name of the model choice that stands for the chat of the target."""
 
@@ -36,6 +38,11 @@ class JournalFrontend(EventFrontend):
             raise ConfigError("The page has no journal. Start it with `toolmason ui TARGET --durable`.")
         record = self._runtime.run(run)
         return FrontendRequest(tuple(read_input(record)), resumes=record.run)
+
+
+def _find_price(name: str) -> Price | None:
+    """Return the price of a model, or None if it is unknown. A model on this machine asks no provider."""
+    return Price(0, 0) if name.partition(":")[0] in _ON_THIS_MACHINE else find_price(PRICES, name)
 
 
 class PageChats:
@@ -70,10 +77,18 @@ class PageChats:
     def _make_chat(self, name: str, *, resumes: bool) -> Chat[Any]:
         options = self._page.options
         if name == TARGET_CHAT and options.chat is not None:
+            options.chat.price = options.chat.price or _find_price(options.chat.model.name)
             return options.chat
         # The journal has the messages before a run.
-        memory = None if resumes else self._page.memory
-        return Chat(model(name), self._page.box, system=options.system, memory=memory, runtime=options.runtime)
+        memory, chosen = None if resumes else self._page.memory, model(name)
+        return Chat(
+            chosen,
+            self._page.box,
+            system=options.system,
+            memory=memory,
+            runtime=options.runtime,
+            price=_find_price(chosen.name),
+        )
 
     async def save(self, name: str, conversation: str) -> list[dict[str, Any]]:
         """Return the messages of a conversation as JSON data."""
