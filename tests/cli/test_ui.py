@@ -4,6 +4,7 @@ import json
 import re
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,22 @@ def test_the_page_offers_the_models_of_the_command_and_of_the_keys(terminal):
     assert models["ollama:llama3"] == "--model"
     assert models["openai:gpt-5"] == "OPENAI_API_KEY is set"
     assert list(models)[-1] == "offline"
+    shell.interrupt()
+
+
+def test_the_command_line_of_the_browser_does_not_have_the_token(terminal, tmp_path):
+    """Other users of the machine can read it."""
+    browser = tmp_path / "browser"
+    browser.write_text('#!/bin/sh\necho "opened $1 now"\n', "utf-8")
+    browser.chmod(0o700)
+    shell, address, token = start(terminal, "office:box", "--open", BROWSER=f"{browser} %s", COLUMNS="300")
+
+    shell.expect(" now")
+    opened = Path(re.search(r"opened file://(\S+) now", shell.text)[1])
+
+    assert token not in opened.name
+    assert f"{address}/#token={token}" in opened.read_text("utf-8")
+    assert opened.stat().st_mode & 0o077 == 0
     shell.interrupt()
 
 

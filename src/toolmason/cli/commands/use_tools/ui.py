@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import tempfile
 import webbrowser
 from contextlib import suppress
 from functools import partial
@@ -100,4 +102,15 @@ def _announce(box: Toolbox, token: str, opens: bool, port: int) -> None:  # noqa
     echo(f"The page of {pluralize(len(box), 'tool')}: {address}", err=True)
     echo("It is for you alone: the address holds a token. Press Ctrl-C to stop.", err=True)
     if opens:
-        webbrowser.open(address)
+        webbrowser.open(_write_redirect(address).as_uri())
+
+
+def _write_redirect(address: str) -> Path:
+    """Write a file of this user that leads to the page: other users can read the command line of a browser."""
+    handle, name = tempfile.mkstemp(prefix="toolmason-page-", suffix=".html")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(
+            f'<!doctype html><meta http-equiv="refresh" content="0;url={address}"><a href="{address}">The page</a>'
+        )
+    atexit.register(Path(name).unlink, missing_ok=True)
+    return Path(name)
