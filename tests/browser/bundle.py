@@ -14,11 +14,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Base64Bytes
+from pydantic import Base64Bytes, Base64UrlBytes
 
-from toolmason import Audio, Image, Limits, ResourceLink, Toolbox, ToolContext, ToolError, tool
-from toolmason.chat import Chat
+from toolmason import Audio, Image, Limits, Message, ResourceLink, Toolbox, ToolContext, ToolError, tool
+from toolmason.chat import Chat, Price, Usage
 from toolmason.mcp import McpServer
+from toolmason.models import ModelReply
 from toolmason.testing import ScriptedModel
 
 PRICES = {"TEA-01": 4.5, "TEA-02": 6.0, "CUP-01": 12.0}
@@ -144,6 +145,37 @@ class Shop:
         return f"before \u202ehidden\u202c after \x1b[31m{text}<script>document.title='broken'</script>"
 
 
+class Files:
+    """Tools that take files."""
+
+    @tool
+    def count_all(self, files: list[Base64Bytes]) -> list[int]:
+        """Count the bytes of each file."""
+        return [len(file) for file in files]
+
+    @tool
+    def decode(self, file: Base64UrlBytes | None = None) -> list[int]:
+        """List the bytes of a file."""
+        return list(file or b"")
+
+    @tool
+    def measure(self, data: Annotated[bytes, "Any text"]) -> int:
+        """Count the bytes of a text."""
+        return len(data)
+
+
+class Bank:
+    """A tool that must not run twice."""
+
+    @tool
+    def pay(self, to: str) -> str:
+        """Pay a bill."""
+        with Path("payments").open("a", encoding="utf-8") as log:
+            log.write(f"{to}\n")
+        wait_for(Path("go"))
+        return f"Paid {to}."
+
+
 def wait_for(path: Path) -> None:
     """Wait until a file exists, so that a test sees a call in progress."""
     while not path.exists():
@@ -192,6 +224,8 @@ def make_many(count: int) -> list[object]:
     return [make(number) for number in range(count)]
 
 
+files = Toolbox(Files())
+bank = Toolbox(Bank())
 box = Toolbox(Shop())
 """The shop without servers."""
 served = Toolbox(Shop(), make_server(trust=True))
@@ -211,6 +245,12 @@ class Offer:
     price: float
 
 
+priced = Chat(
+    ScriptedModel([ModelReply(Message("assistant", "Hello."), usage=Usage(1000, 100))] * 9),
+    box,
+    price=Price(input=2.5, output=10),
+)
+unpriced = Chat(ScriptedModel(["Hello."] * 9), box)
 typed = Chat(ScriptedModel(['{"sku": "TEA-01", "price": 4.5}'] * 50), box, output=Offer)
 delegating = Chat(
     ScriptedModel([[("ask_catalog", {"prompt": "Which teas?"})], "The catalog has two teas."] * 50),

@@ -18,6 +18,19 @@ SECONDS = 10_000
 """Milliseconds that a step of a test may take; a loaded machine is slow."""
 
 
+def expect(locator):
+    from playwright.sync_api import expect as expect_locator
+
+    expect_locator.set_options(timeout=SECONDS)
+    return expect_locator(locator)
+
+
+def send(page, text):
+    """Send a message in the chat."""
+    page.get_by_label("Message").fill(text)
+    page.keyboard.press("Enter")
+
+
 class Served:
     """The command `toolmason ui` in a folder of its own."""
 
@@ -42,6 +55,11 @@ class Served:
     @property
     def text(self) -> str:
         return (self.folder / "page.log").read_text("utf-8")
+
+    def kill(self) -> None:
+        """End the command as a crash does."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(15)
 
     def stop(self) -> None:
         if self.process.poll() is None:

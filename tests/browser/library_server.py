@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 from toolmason import Toolbox, tool
@@ -15,6 +16,15 @@ FOLDER = Path(os.environ["LIBRARY_FOLDER"])
 def look_up(word: str) -> str:
     """Look up a word in the library."""
     return f"{word}: a word"
+
+
+@tool
+def lend(title: str) -> str:
+    """Lend a book; takes until a test lets it go on."""
+    (FOLDER / "lending").write_text(title, "utf-8")
+    while not (FOLDER / "go").exists():
+        time.sleep(0.05)
+    return f"{title} is lent."
 
 
 @tool
@@ -32,5 +42,5 @@ def add_shelf(name: str) -> str:
 
 changed = FOLDER / "definitions.json"
 text = json.loads(changed.read_text("utf-8"))["look_up"] if changed.exists() else None
-box = Toolbox(look_up, add_shelf)
+box = Toolbox(look_up, lend, add_shelf)
 serve(box if text is None else box.override("look_up", description=text))

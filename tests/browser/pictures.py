@@ -56,6 +56,57 @@ def show_providers(page: Page) -> None:
     page.get_by_role("tab", name="Providers").click()
 
 
+def show_schema(page: Page) -> None:
+    page.evaluate("location.hash = '/tools/place_order'")
+    page.get_by_role("tab", name="Schema").click()
+    page.get_by_text("properties", exact=True).first.click()
+
+
+def show_copy(page: Page) -> None:
+    show_run(page)
+    page.get_by_role("tab", name="Copy").click()
+    page.get_by_role("tab", name="curl").click()
+
+
+def show_json(page: Page) -> None:
+    page.evaluate("location.hash = '/tools/quote_price'")
+    page.get_by_role("button", name="JSON").click()
+    page.get_by_label("Arguments as JSON").fill('{"sku": "TEA-01", "quantity": "2"}')
+    page.get_by_text("Valid after repairs.").wait_for()
+
+
+def show_history(page: Page) -> None:
+    show_run(page)
+    page.get_by_label(re.compile("^sku")).fill("NO-1")
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_text("History (2)").click()
+    for number in (1, 2):
+        page.get_by_label(f"Compare call {number}").check()
+    page.get_by_label("Difference of the two calls").scroll_into_view_if_needed()
+
+
+def show_files(page: Page) -> None:
+    page.evaluate("location.hash = '/tools/measure'")
+    page.get_by_label(re.compile("^data")).fill("some text")
+
+
+def show_hostile(page: Page) -> None:
+    page.evaluate("location.hash = '/tools/strange'")
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("region", name="Result").wait_for()
+
+
+def show_interrupted(page: Page) -> None:
+    page.evaluate("location.hash = '/runs'")
+    page.locator(".run-list a").last.click()
+    page.get_by_role("region", name="Interrupted call of pay").wait_for()
+
+
+def show_no_tool(page: Page) -> None:
+    page.evaluate("location.hash = '/tools/nothing'")
+    page.get_by_role("alert").wait_for()
+
+
 def send(page: Page, text: str) -> None:
     page.get_by_label("Model").first.select_option("offline")
     page.get_by_label("Message").fill(text)
@@ -97,10 +148,18 @@ SCREENS: dict[str, tuple[str, Callable[[Page], None]]] = {
     "form": ("served", show_form),
     "label": ("served", show_label),
     "providers": ("served", show_providers),
+    "schema": ("served", show_schema),
+    "copy": ("served", show_copy),
+    "json": ("served", show_json),
+    "history": ("served", show_history),
+    "hostile": ("served", show_hostile),
+    "no-tool": ("served", show_no_tool),
     "approval": ("served", show_approval),
     "chat": ("served", show_chat),
     "runs": ("served", show_runs),
     "servers": ("pinned", show_servers),
+    "files": ("files", show_files),
+    "interrupted": ("bank", show_interrupted),
 }
 
 
@@ -134,6 +193,20 @@ def lock_another_text(folder: Path) -> None:
     (folder / "definitions.json").unlink()
 
 
+def interrupt_a_payment(browser: Browser, place: Path) -> None:
+    """Kill the page inside a call, so that its run is interrupted."""
+    served = Served(place, ("bundle.py:bank", "--durable", "bank.db"))
+    page = browser.new_page()
+    page.goto(served.address)
+    page.evaluate("location.hash = '/chat'")
+    send(page, "pay a bill to 'Anna'")
+    while not (place / "payments").exists():
+        page.wait_for_timeout(50)
+    served.kill()
+    served.stop()
+    page.close()
+
+
 def main() -> None:
     folder = Path(sys.argv[1]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -144,11 +217,13 @@ def main() -> None:
         for file in ("bundle.py", "library_server.py"):
             shutil.copy(HERE / file, place / file)
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        for target in ("served", "pinned"):
+        for target in ("served", "pinned", "files", "bank"):
             if target == "pinned":
                 os.chdir(place)
                 lock_another_text(place)
-            served = Served(place, (f"bundle.py:{target}", "--durable"))
+            if target == "bank":
+                interrupt_a_payment(browser, place)
+            served = Served(place, (f"bundle.py:{target}", "--durable", "bank.db" if target == "bank" else "runs.db"))
             try:
                 draw(browser, served, target, folder)
             finally:

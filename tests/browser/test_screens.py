@@ -10,18 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from browser.conftest import SECONDS
+from browser.conftest import expect, send
 from ui.oauth_server import find_port, signing_in
 
 pytestmark = pytest.mark.browser
 PATHS = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-
-
-def expect(locator):
-    from playwright.sync_api import expect as expect_locator
-
-    expect_locator.set_options(timeout=SECONDS)
-    return expect_locator(locator)
 
 
 def rows(page):
@@ -162,6 +155,42 @@ def test_a_file_is_sent(serve, visit, tmp_path):
     expect(page.get_by_role("region", name="Result")).to_contain_text("5")
 
 
+def test_several_files_are_sent(serve, visit, tmp_path):
+    page = visit(serve("bundle.py:files").address, "/tools/count_all")
+    for name, data in {"a.bin": b"12345", "b.bin": b"\xff\0"}.items():
+        (tmp_path / name).write_bytes(data)
+
+    page.get_by_label(re.compile("^files")).set_input_files([tmp_path / "a.bin", tmp_path / "b.bin"])
+    expect(page.get_by_text("2 files, 7 bytes")).to_be_visible()
+    page.get_by_role("button", name="Run", exact=True).click()
+
+    expect(page.get_by_role("region", name="Result")).to_contain_text("0: 51: 2")
+
+
+def test_a_file_for_an_optional_parameter_in_base64url_is_sent(serve, visit, tmp_path):
+    page = visit(serve("bundle.py:files").address, "/tools/decode")
+    (tmp_path / "file.bin").write_bytes(b"\xfb\xff\xfe")
+
+    page.get_by_label(re.compile("^file")).set_input_files(tmp_path / "file.bin")
+    page.get_by_role("button", name="Run", exact=True).click()
+
+    expect(page.get_by_role("region", name="Result")).to_contain_text("0: 2511: 2552: 254")
+
+
+def test_bytes_are_typed_or_come_from_a_file_of_text(serve, visit, tmp_path):
+    page = visit(serve("bundle.py:files").address, "/tools/measure")
+    (tmp_path / "text.txt").write_text("größer", "utf-8")
+    (tmp_path / "file.bin").write_bytes(b"\xff\xfe\xfd")
+    result = page.get_by_role("region", name="Result")
+
+    page.get_by_label("or a file of text").set_input_files(tmp_path / "text.txt")
+    expect(page.get_by_label(re.compile("^data"))).to_have_value("größer")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(result).to_contain_text("8")
+    page.get_by_label("or a file of text").set_input_files(tmp_path / "file.bin")
+    expect(page.get_by_role("alert")).to_contain_text("not UTF-8 text")
+
+
 def test_a_result_has_text_image_sound_and_only_safe_links(serve, visit):
     page = visit(serve("bundle.py:box").address, "/tools/label")
 
@@ -225,11 +254,6 @@ def test_hidden_characters_are_shown_and_markup_is_text(serve, visit):
 # --- chat ----------------------------------------------------------------------------------------------
 
 
-def send(page, text):
-    page.get_by_label("Message").fill(text)
-    page.keyboard.press("Enter")
-
-
 def test_a_chat_shows_each_call_and_the_timeline(serve, visit):
     page = visit(serve("bundle.py:box", "--model", "offline").address, "/chat")
 
@@ -244,6 +268,23 @@ def test_a_chat_shows_each_call_and_the_timeline(serve, visit):
     facts = page.get_by_role("region", name="Facts of the run")
     expect(facts).to_contain_text("of 25")
     expect(page.get_by_role("region", name="Timeline of the run")).to_contain_text("quote_price")
+
+
+@pytest.mark.parametrize(
+    ("target", "cost"),
+    [("priced", "0.00350"), ("unpriced", "unknown"), ("box", "0")],
+    ids=["price", "no price", "offline"],
+)
+def test_a_chat_shows_its_cost_or_that_it_is_unknown(serve, visit, target, cost):
+    page = visit(serve(f"bundle.py:{target}").address, "/chat")
+    if target == "box":
+        page.get_by_label("Model").select_option("offline")
+
+    send(page, "Hello")
+
+    facts = page.get_by_role("region", name="Facts of the run")
+    expect(facts).to_contain_text("stop")
+    expect(facts.locator("div").filter(has_text="Cost").locator("dd")).to_contain_text(cost)
 
 
 def test_a_chat_waits_for_approval_and_goes_on(serve, visit):
@@ -321,7 +362,7 @@ def test_a_run_of_the_journal_is_approved_after_a_restart(serve, visit):
     page = visit(serve("bundle.py:box", "--durable").address, "/runs")
     page.get_by_role("link", name=re.compile("cancel order")).click()
     expect(page.get_by_role("region", name="Steps of the run")).to_contain_text("chat offline")
-    page.get_by_label("Model").last.select_option("offline")
+    page.locator(".resume").get_by_label("Model").select_option("offline")
     page.get_by_role("button", name="Continue to the approval").click()
     page.get_by_role("region", name="Approval of cancel_order").get_by_role("button", name="Allow").click()
 
@@ -377,7 +418,7 @@ def test_changed_definitions_are_reviewed_and_approved(serve, visit):
     page = visit(served.address, "/servers")
     server = page.get_by_role("article", name="Server library")
 
-    expect(server).to_contain_text("2 tools held back")
+    expect(server).to_contain_text("3 tools held back")
     server.get_by_role("button", name="Compare with the lock file").click()
     expect(server.get_by_role("region", name="Changed definitions")).to_contain_text("Look up a word")
     server.get_by_role("button", name="Approve these definitions").click()
@@ -413,6 +454,29 @@ def test_a_user_signs_in_to_a_server(serve, visit, tmp_path):
 
 
 # --- live, themes, people ------------------------------------------------------------------------------
+
+
+def test_an_approval_is_answered_with_the_keyboard_alone(serve, visit):
+    page = visit(serve("bundle.py:box").address, "/chat")
+    page.get_by_label("Model").select_option("offline")
+    send(page, "cancel order with the order 'A-7'")
+    approval = page.get_by_role("region", name="Approval of cancel_order")
+
+    expect(approval).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+
+    expect(page.locator(".card").first).to_contain_text("done")
+    expect(page.get_by_label("Message")).to_be_focused()
+
+    page.evaluate("location.hash = '/tools/cancel_order'")
+    page.get_by_label(re.compile("^order")).fill("A-7")
+    page.keyboard.press("Control+Enter")
+    expect(approval).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("region", name="Result")).to_contain_text("Order A-7 is cancelled.")
+    expect(page.get_by_role("button", name="Run", exact=True)).to_be_focused()
 
 
 def test_a_saved_file_changes_the_page(serve, visit, tmp_path):

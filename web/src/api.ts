@@ -11,14 +11,21 @@ export class ApiError extends Error {
   }
 }
 
+const TOKEN = /^#token=([\w-]+)$/;
+
 /** Move the token from the address to the storage of this tab, so that it is in no bookmark. */
 export function takeToken(): string {
-  const found = /^#token=([\w-]+)$/.exec(location.hash);
+  const found = TOKEN.exec(location.hash);
   if (found?.[1]) {
     sessionStorage.setItem(KEY, found[1]);
     history.replaceState(null, "", "#/tools");
   }
   return sessionStorage.getItem(KEY) ?? "";
+}
+
+/** Start again if the address of a new start is opened in this tab, which loads nothing by itself. */
+export function watchToken(): void {
+  addEventListener("hashchange", () => TOKEN.test(location.hash) && location.reload());
 }
 
 async function request(path: string, init: RequestInit = {}): Promise<Response> {

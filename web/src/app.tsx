@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, stream } from "./api";
+import { Boundary, Failed } from "./boundary";
 import { ChatScreen } from "./chat";
 import { useLoaded, useRoute } from "./hooks";
 import { RunsScreen } from "./runs";
@@ -128,9 +129,17 @@ function Page() {
       )}
       <main id="content" tabIndex={-1}>
         <div class="screen" hidden={current !== "chat"}>
-          <ChatScreen state={state} />
+          <Boundary fallback={<Failed />}>
+            <ChatScreen state={state} />
+          </Boundary>
         </div>
-        {current !== "chat" && <div class="screen">{screens[current]}</div>}
+        {current !== "chat" && (
+          <div class="screen">
+            <Boundary key={current} fallback={<Failed />}>
+              {screens[current]}
+            </Boundary>
+          </div>
+        )}
       </main>
     </>
   );

@@ -1,5 +1,5 @@
 /** Ask the reader about a call: what it would do, its arguments, and the answer. */
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { post } from "./api";
 import { useDebounced } from "./hooks";
 import { Shown, toJson, visible } from "./text";
@@ -11,6 +11,12 @@ export function Approval({ request, onAnswer, isBusy }: { request: ApprovalReque
   const [text, setText] = useState(original);
   const [reason, setReason] = useState("");
   const [plan, setPlan] = useState<Plan | null>(null);
+  const section = useRef<HTMLElement>(null);
+  // The question is the next thing to do after a message or a run, also for those who use no mouse.
+  useEffect(() => {
+    const active = document.activeElement;
+    if (!active || active === document.body || active.closest(".run, .composer")) section.current?.focus();
+  }, []);
   let edited: Arguments | null = null;
   try {
     const data: unknown = JSON.parse(text);
@@ -30,7 +36,7 @@ export function Approval({ request, onAnswer, isBusy }: { request: ApprovalReque
   const preview = isChanged && plan ? plan.preview : request.preview;
   const problem = isChanged ? (edited === null ? "This is not a JSON object." : (plan?.error?.message ?? "")) : "";
   return (
-    <section class="approval" aria-label={`Approval of ${visible(request.tool)}`}>
+    <section ref={section} class="approval" tabIndex={-1} aria-label={`Approval of ${visible(request.tool)}`}>
       <h3>
         Allow <Shown text={request.path ?? request.tool} />?{" "}
         {request.effects.map((effect) => (

@@ -1,7 +1,7 @@
 /** The chat: choose a model, send messages, watch its calls, approve them, save and share the conversation. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, post } from "./api";
-import { EMPTY, type Item } from "./chatState";
+import { EMPTY, readItems, type Item } from "./chatState";
 import { useStored } from "./hooks";
 import { makePage } from "./share";
 import { Shown, visible } from "./text";
@@ -51,7 +51,15 @@ export function ChatScreen({ state }: { state: State }) {
   const { box, onScroll } = useStickyEnd(run);
   const isWaiting = run.state === "waiting";
 
-  useEffect(() => input.current?.focus(), []);
+  // A call that waits takes the keyboard from here. It comes back when the question is gone.
+  const mayReturn = useRef(true);
+  useEffect(() => {
+    if (isWaiting) mayReturn.current = true;
+    else if (mayReturn.current && document.activeElement === document.body) {
+      mayReturn.current = false;
+      input.current?.focus();
+    }
+  }, [run, isWaiting]);
 
   const submit = () => {
     const text = prompt.trim();
@@ -78,7 +86,7 @@ export function ChatScreen({ state }: { state: State }) {
       const next = crypto.randomUUID();
       await post(`conversations/${next}/load`, { messages: saved.messages });
       setConversation(next);
-      restore({ ...EMPTY, items: saved.items, state: "done" });
+      restore({ ...EMPTY, items: readItems(saved.items), state: "done" });
       setProblem("");
     } catch (error) {
       setProblem(error instanceof SyntaxError ? "This file is not JSON. Choose a chat that the page saved." : (error as Error).message);
@@ -106,7 +114,7 @@ export function ChatScreen({ state }: { state: State }) {
           Load
         </button>
         <input ref={file} type="file" accept="application/json,.json" class="sr-only" tabIndex={-1} aria-label="Chat to load" onChange={(event) => void load(event.currentTarget.files?.[0])} />
-        <button type="button" disabled={!run.items.length || isBusy} onClick={() => download("chat.html", makePage(document, ".chat-log"), "text/html")}>
+        <button type="button" disabled={!run.items.length || isBusy} onClick={() => download("chat.html", makePage(document, run, state), "text/html")}>
           Share as HTML
         </button>
       </div>

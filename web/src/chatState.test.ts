@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { EMPTY, ask, pendingRequests, reduce, type Card, type Run } from "./chatState";
+import { EMPTY, ask, pendingRequests, readItems, reduce, type Card, type Run } from "./chatState";
 import type { ChatEvent } from "./types";
 
 const USAGE = { input_tokens: 3, output_tokens: 4 };
@@ -112,6 +112,12 @@ test("a typed answer is shown while it is written, then complete", () => {
     { type: "Done", reply: { ...REPLY, text: '{"a":1,"b":2}', output: { a: 1, b: 2 } } },
   ]);
   expect(run.items.slice(1)).toEqual([{ kind: "answer", data: { a: 1, b: 2 }, isComplete: true }]);
+});
+
+test("a saved chat is read without what is not an item, and nothing in it waits", () => {
+  const items = readItems([null, { kind: "text", text: 1 }, { kind: "x" }, { kind: "card", state: "waiting", content: [{ type: "text", text: "a" }, { type: "image" }] }]);
+  expect(items).toMatchObject([{ kind: "text", text: "" }, { kind: "card", state: "failed", request: null, content: [{ type: "text", text: "a" }] }]);
+  expect(readItems("x")).toEqual([]);
 });
 
 test("a failure and a limit are said", () => {

@@ -230,6 +230,51 @@ export function reduce(run: Run, event: ChatEvent, now: number): Run {
   };
 }
 
+const CARD_STATES: Card["state"][] = ["writing", "running", "waiting", "done", "failed"];
+const TEXT_KINDS = ["user", "text", "thought", "note", "error"];
+const UNANSWERED = "The chat was saved before this call was answered.";
+
+/** Return the items of a saved chat. Its file may come from anyone: other data is left out, and nothing in it waits for an answer. */
+export function readItems(data: unknown): Item[] {
+  return (Array.isArray(data) ? data : []).flatMap((each: unknown): Item[] => {
+    const item = readObject(each);
+    if (TEXT_KINDS.includes(item.kind as string)) return [{ kind: item.kind as "note", text: readText(item.text) }];
+    if (item.kind === "answer") return [{ kind: "answer", data: (item.data ?? null) as Json, isComplete: true }];
+    return item.kind === "card" ? [readCard(item)] : [];
+  });
+}
+
+function readCard(item: Record<string, unknown>): Card {
+  const known = CARD_STATES.find((state) => state === item.state) ?? "failed";
+  const isOpen = known === "waiting" || known === "running" || known === "writing";
+  const error = readObject(item.error);
+  const readTime = (value: unknown) => (typeof value === "number" ? value : null);
+  return {
+    ...newCard(readText(item.id), readText(item.name), readText(item.args)),
+    state: isOpen ? "failed" : known,
+    content: (Array.isArray(item.content) ? item.content : []).flatMap(readPart),
+    error: isOpen ? { code: "not_finished", message: UNANSWERED } : item.error ? { code: readText(error.code), message: readText(error.message) } : null,
+    started: readTime(item.started),
+    ended: readTime(item.ended),
+    items: readItems(item.items),
+  };
+}
+
+function readPart(data: unknown): Part[] {
+  const texts = Object.entries(readObject(data)).filter(([, value]) => typeof value === "string");
+  const part = Object.fromEntries(texts) as Record<string, string>;
+  const needed: Record<string, string[]> = { text: ["text"], image: ["data", "mime_type"], audio: ["data", "mime_type"], resource_link: ["uri"], resource: ["uri"] };
+  return needed[part.type ?? ""]?.every((key) => part[key] !== undefined) ? [part as unknown as Part] : [];
+}
+
+function readObject(data: unknown): Record<string, unknown> {
+  return typeof data === "object" && data !== null ? (data as Record<string, unknown>) : {};
+}
+
+function readText(data: unknown): string {
+  return typeof data === "string" ? data : "";
+}
+
 /** Return the requests of a run that have no answer. */
 export function pendingRequests(items: Item[]): ApprovalRequest[] {
   return items.flatMap((item) =>

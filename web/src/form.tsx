@@ -11,9 +11,9 @@ import type {
   RJSFSchema,
   WidgetProps,
 } from "@rjsf/utils";
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { dropEmpty, toFormSchema, type ErrorTree } from "./schema";
-import { formatBytes, visible } from "./text";
+import { formatBytes, plural, visible } from "./text";
 import type { Arguments, Json } from "./types";
 import { validator } from "./validator";
 
@@ -28,13 +28,15 @@ function FieldTemplate(props: FieldTemplateProps) {
   if (hidden || (schema.const !== undefined && schema.default !== undefined)) return <div hidden>{children}</div>;
   // A list of constants is drawn as one choice.
   const isUnion = (schema.anyOf ?? schema.oneOf ?? []).some((option) => typeof option === "object" && option.const === undefined);
-  const isGroup = schema.type === "object" || schema.type === "array";
+  // A list of files is one choice of several files.
+  const isFiles = schema.type === "array" && (schema.items as RJSFSchema | undefined)?.format === "data-url";
+  const isGroup = schema.type === "object" || (schema.type === "array" && !isFiles);
   const types = Array.isArray(schema.type) ? schema.type.filter((type) => type !== "null").join(" or ") : schema.type;
   return (
     <div class={`field ${rawErrors?.length ? "has-error" : ""}`}>
       {displayLabel && !isGroup && !isUnion && (
         <label for={id}>
-          <span class="field-name">{label}</span> <span class="muted">{[types, schema.format?.replace("data-url", "file"), required ? "required" : "", describeDefault(schema.default)].filter(Boolean).join(", ")}</span>
+          <span class="field-name">{label}</span> <span class="muted">{[isFiles ? "files" : types, schema.format?.replace("data-url", "file").replace("binary", "bytes"), required ? "required" : "", describeDefault(schema.default)].filter(Boolean).join(", ")}</span>
         </label>
       )}
       {children}
@@ -126,25 +128,78 @@ function RemoveButton(props: IconButtonProps) {
   );
 }
 
-/** A file becomes a `data:` URL, which `Image`, `Audio` and bytes accept as base64. */
+/** Files as base64, which `Image`, `Audio` and `Base64Bytes` take; several for a list of them. */
 function FileWidget(props: WidgetProps) {
-  const text = typeof props.value === "string" ? props.value : "";
-  const read = (file: File | undefined) => {
-    if (!file) return;
-    const reader = new FileReader();
-    reader.onload = () => props.onChange(String(reader.result).replace(/^data:[^,]*,/, ""));
-    reader.readAsDataURL(file);
+  const isList = Boolean(props.multiple);
+  const values = (isList ? (props.value as unknown[] | undefined) : [props.value])?.filter((each) => typeof each === "string" && each) ?? [];
+  const size = values.reduce((sum: number, each) => sum + countBytes(each as string), 0);
+  const items = props.schema.items as RJSFSchema | undefined;
+  const isUrlSafe = (isList ? items : props.schema)?.contentEncoding === "base64url";
+  const read = async (files: FileList | null) => {
+    if (!files?.length) return;
+    const texts = await Promise.all([...files].map((file) => toBase64(file, isUrlSafe)));
+    props.onChange(isList ? [...values, ...texts] : texts[0]);
   };
   return (
     <div class="file">
-      <input id={props.id} type="file" onChange={(event) => read((event.target as HTMLInputElement).files?.[0])} />
-      {text && (
+      <input id={props.id} type="file" multiple={isList} onChange={(event) => void read((event.target as HTMLInputElement).files)} />
+      {values.length > 0 && (
         <span class="muted">
-          {formatBytes(Math.floor((text.replace(/=+$/, "").length * 3) / 4))}{" "}
-          <button type="button" onClick={() => props.onChange(undefined)}>
-            Remove the file
+          {isList && `${plural(values.length, "file")}, `}
+          {formatBytes(size)}{" "}
+          <button type="button" onClick={() => props.onChange(isList ? [] : undefined)}>
+            {values.length > 1 ? "Remove the files" : "Remove the file"}
           </button>
         </span>
+      )}
+    </div>
+  );
+}
+
+function countBytes(base64: string): number {
+  return Math.floor((base64.replace(/=+$/, "").length * 3) / 4);
+}
+
+function toBase64(file: File, isUrlSafe: boolean): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onerror = () => reject(reader.error ?? new Error("The file cannot be read."));
+    reader.onload = () => {
+      const text = String(reader.result).replace(/^data:[^,]*,/, "");
+      resolve(isUrlSafe ? text.replaceAll("+", "-").replaceAll("/", "_") : text);
+    };
+    reader.readAsDataURL(file);
+  });
+}
+
+/** `bytes`, which a tool gets as the UTF-8 of a text: typed, or from a file of text. */
+function TextFileWidget(props: WidgetProps) {
+  const [problem, setProblem] = useState("");
+  const text = typeof props.value === "string" ? props.value : "";
+  const change = (next: string) => {
+    setProblem("");
+    props.onChange(next === "" ? props.options.emptyValue : next);
+  };
+  const read = async (file: File | undefined) => {
+    if (!file) return;
+    try {
+      change(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(await file.arrayBuffer()));
+    } catch {
+      setProblem("This file is not UTF-8 text. A tool that takes any file has a parameter of type Base64Bytes.");
+    }
+  };
+  return (
+    <div class="file">
+      <textarea id={props.id} rows={2} value={text} onInput={(event) => change((event.target as HTMLTextAreaElement).value)} />
+      <label class="inline">
+        <span>or a file of text</span>
+        <input type="file" onChange={(event) => void read((event.target as HTMLInputElement).files?.[0])} />
+      </label>
+      {text && <span class="muted">{formatBytes(new TextEncoder().encode(text).length)}</span>}
+      {problem && (
+        <p class="error" role="alert">
+          {problem}
+        </p>
       )}
     </div>
   );
@@ -159,7 +214,7 @@ const TEMPLATES = {
   ButtonTemplates: { RemoveButton },
 };
 
-const WIDGETS = { FileWidget };
+const WIDGETS = { FileWidget, binary: TextFileWidget };
 
 export default function SchemaForm(props: { schema: Record<string, Json>; value: Arguments; onChange: (value: Arguments) => void; errors: ErrorTree }) {
   const schema = useMemo(() => toFormSchema(props.schema), [props.schema]);
@@ -177,7 +232,8 @@ export default function SchemaForm(props: { schema: Record<string, Json>; value:
       noHtml5Validate
       noValidate
       showErrorList={false}
-      experimental_defaultFormStateBehavior={{ emptyObjectFields: "skipDefaults", allOf: "skipDefaults" }}
+      // A server could ask for a million items, which would freeze the page.
+      experimental_defaultFormStateBehavior={{ emptyObjectFields: "skipDefaults", allOf: "skipDefaults", arrayMinItems: { populate: "never" } }}
     >
       <></>
     </Form>

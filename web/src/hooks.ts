@@ -32,9 +32,18 @@ export function useLoaded<T>(path: string | null, version: unknown = 0): Loaded<
   return { data: data?.path === path ? (data?.value ?? null) : null, error, reload };
 }
 
+/** Return a part of an address, as it is if a percent sign in it begins no character. */
+function decode(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 /** The part of the address after `#/`, split at slashes. */
 export function useRoute(): string[] {
-  const read = () => location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  const read = () => location.hash.replace(/^#\/?/, "").split("/").map(decode);
   const [route, setRoute] = useState(read);
   useEffect(() => {
     const onChange = () => setRoute(read());

@@ -3,8 +3,9 @@ import { lazy, Suspense } from "preact/compat";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, post, stream } from "./api";
 import { Approval } from "./approval";
+import { Boundary } from "./boundary";
 import { useDebounced, useStored } from "./hooks";
-import { toFormErrors } from "./schema";
+import { isDrawable, toFormErrors } from "./schema";
 import { Shown, formatMilliseconds, plural, toJson } from "./text";
 import type { Answer, Arguments, CallEvent, CallResult, Plan, Repair, ToolDetail } from "./types";
 import { Content, Diff } from "./values";
@@ -34,6 +35,7 @@ export function RunPanel({ tool, args, onArguments }: { tool: ToolDetail; args: 
   const [running, setRunning] = useState<AbortController | null>(null);
   const [past, setPast] = useStored<Past[]>(`toolmason-history ${tool.name}`, []);
   const lastText = useRef(text);
+  const runButton = useRef<HTMLButtonElement>(null);
 
   const setArguments = (next: Arguments) => {
     onArguments(next);
@@ -46,11 +48,10 @@ export function RunPanel({ tool, args, onArguments }: { tool: ToolDetail; args: 
     const data = parseObject(next);
     if (data) onArguments(data);
   };
-  // Text that is no JSON goes to the engine as a model would send it: it repairs near misses, or says what is wrong.
-  const sent = parseObject(text) ?? text;
+  // The text goes to the engine as a model would send it: it repairs near misses, and keeps every digit.
   useDebounced(
     () => {
-      if (isTouched) post<Plan>("checks", { tool: tool.name, arguments: sent }).then(setPlan, () => setPlan(null));
+      if (isTouched) post<Plan>("checks", { tool: tool.name, arguments: text }).then(setPlan, () => setPlan(null));
     },
     200,
     text,
@@ -81,8 +82,11 @@ export function RunPanel({ tool, args, onArguments }: { tool: ToolDetail; args: 
       setProgress(null);
     }
   };
-  const start = () => void run("calls", { tool: tool.name, arguments: sent });
-  const answer = (request: string) => (value: Answer) => void run("approvals", { id: request, answer: value });
+  const start = () => void run("calls", { tool: tool.name, arguments: text });
+  const answer = (request: string) => (value: Answer) => {
+    runButton.current?.focus(); // the question goes away, with the keyboard on it
+    void run("approvals", { id: request, answer: value });
+  };
   const remember = (outcome: CallResult) => {
     const shown = outcome.error ? outcome.error.message : outcome.content.map((part) => ("text" in part ? (part.text ?? "") : part.type)).join("\n");
     const entry: Past = {
@@ -114,9 +118,15 @@ export function RunPanel({ tool, args, onArguments }: { tool: ToolDetail; args: 
         </button>
       </div>
       {view === "form" ? (
-        <Suspense fallback={<p role="status">Loading the form…</p>}>
-          <SchemaForm schema={tool.input_schema} value={args} onChange={setArguments} errors={extraErrors} />
-        </Suspense>
+        <Boundary key={JSON.stringify(tool.input_schema).length} fallback={<NoForm onJson={() => setView("json")} />}>
+          <Suspense fallback={<p role="status">Loading the form…</p>}>
+            {isDrawable(tool.input_schema) ? (
+              <SchemaForm schema={tool.input_schema} value={args} onChange={setArguments} errors={extraErrors} />
+            ) : (
+              <NoForm onJson={() => setView("json")} />
+            )}
+          </Suspense>
+        </Boundary>
       ) : (
         <label class="field">
           <span>Arguments as JSON</span>
@@ -125,15 +135,9 @@ export function RunPanel({ tool, args, onArguments }: { tool: ToolDetail; args: 
       )}
       {isTouched && plan && !running && <PlanView plan={plan} isDone={result !== null} />}
       <div class="buttons">
-        {running ? (
-          <button type="button" class="danger" onClick={() => running.abort()}>
-            Cancel
-          </button>
-        ) : (
-          <button type="button" class="primary" onClick={start}>
-            Run
-          </button>
-        )}
+        <button ref={runButton} type="button" class={running ? "danger" : "primary"} onClick={() => (running ? running.abort() : start())}>
+          {running ? "Cancel" : "Run"}
+        </button>
         <button type="button" disabled={Boolean(running)} onClick={() => setArguments({})}>
           Clear
         </button>
@@ -151,6 +155,17 @@ export function RunPanel({ tool, args, onArguments }: { tool: ToolDetail; args: 
       {result && !result.request && <ResultView result={result} />}
       <History past={past} onRepeat={(entry) => setArguments(entry.args)} onClear={() => setPast([])} />
     </div>
+  );
+}
+
+function NoForm({ onJson }: { onJson: () => void }) {
+  return (
+    <p class="warning" role="alert">
+      The schema is too large or too deep for a form.{" "}
+      <button type="button" onClick={onJson}>
+        Write the arguments as JSON
+      </button>
+    </p>
   );
 }
 

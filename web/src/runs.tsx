@@ -1,9 +1,10 @@
 /** The runs of the journal: state, steps as a waterfall, resume and approve. */
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { post } from "./api";
+import { Boundary, Failed } from "./boundary";
 import { ModelPicker, useModel } from "./chat";
 import { useLoaded } from "./hooks";
-import { Shown, plural, visible } from "./text";
+import { Shown, plural, toJson, visible } from "./text";
 import { Transcript } from "./transcript";
 import type { RunDetail, RunEntry, State } from "./types";
 import { useRun } from "./useRun";
@@ -64,7 +65,13 @@ export function RunsScreen({ state, chosen }: { state: State; chosen: string }) 
         </ul>
       </section>
       <section class="main" aria-label="Run">
-        {chosen ? <RunView key={chosen} id={chosen} state={state} onChange={reload} /> : <p class="empty">Choose a run to see its steps.</p>}
+        {chosen ? (
+          <Boundary key={chosen} fallback={<Failed />}>
+            <RunView id={chosen} state={state} onChange={reload} />
+          </Boundary>
+        ) : (
+          <p class="empty">Choose a run to see its steps.</p>
+        )}
       </section>
     </div>
   );
@@ -75,18 +82,25 @@ function RunView({ id, state, onChange }: { id: string; state: State; onChange: 
   const { data, error, reload } = useLoaded<RunDetail>(`runs/${encodeURIComponent(id)}`);
   const [problem, setProblem] = useState("");
   const followed = useRun(`resumed?model=${encodeURIComponent(model)}`);
+  const refresh = () => {
+    reload();
+    onChange();
+  };
+  const wasBusy = useRef(false);
+  // The journal has changed when the run stops, also after an answer.
+  useEffect(() => {
+    if (wasBusy.current && !followed.isBusy) refresh();
+    wasBusy.current = followed.isBusy;
+  }, [followed.isBusy]);
   if (!data)
     return (
       <p class={error ? "error empty" : "empty"} role="status">
         <Shown text={error || "Loading…"} />
       </p>
     );
-  const refresh = () => {
-    reload();
-    onChange();
-  };
-  const resume = () => void followed.send({ resume: id }).then(refresh);
+  const resume = () => void followed.send({ resume: id });
   const reconcile = async (key: string, text: string | null) => {
+    setProblem("");
     try {
       await post(`runs/${encodeURIComponent(id)}/reconcile`, text === null ? { key } : { key, done: text });
       refresh();
@@ -129,17 +143,16 @@ function RunView({ id, state, onChange }: { id: string; state: State; onChange: 
           <Shown text={problem || "The run failed."} />
         </p>
       )}
-      {data.interrupted.map((key) => (
-        <Interrupted key={key} name={key} onAnswer={(text) => void reconcile(key, text)} />
-      ))}
+      {data.effects
+        .filter((effect) => data.interrupted.includes(effect.key))
+        .map((effect) => (
+          <Interrupted key={effect.key} effect={effect} onAnswer={(text) => void reconcile(effect.key, text)} />
+        ))}
       {followed.run.items.length > 0 && (
         <Transcript
           items={followed.run.items}
           answered={followed.answered}
-          onAnswer={(request, answer) => {
-            followed.answer(request, answer);
-            setTimeout(refresh, 1000);
-          }}
+          onAnswer={followed.answer}
         />
       )}
       {data.text && (
@@ -168,13 +181,20 @@ function RunView({ id, state, onChange }: { id: string; state: State; onChange: 
   );
 }
 
-function Interrupted({ name, onAnswer }: { name: string; onAnswer: (text: string | null) => void }) {
+function Interrupted({ effect, onAnswer }: { effect: RunDetail["effects"][number]; onAnswer: (text: string | null) => void }) {
   const [text, setText] = useState("");
   return (
-    <div class="approval">
+    <section class="approval" aria-label={`Interrupted call of ${visible(effect.name)}`}>
       <p>
-        The call <code>{visible(name)}</code> was interrupted, and its outcome is unknown. Say what happened, or the model is informed.
+        The call of{" "}
+        <b>
+          <Shown text={effect.name} />
+        </b>{" "}
+        was interrupted, and its outcome is unknown. Say what happened before you resume the run, or the model is told that it is unknown.
       </p>
+      <pre class="arguments">
+        <Shown text={toJson(effect.arguments)} />
+      </pre>
       <div class="buttons">
         <button type="button" onClick={() => onAnswer(null)}>
           It did not run: repeat it
@@ -187,6 +207,6 @@ function Interrupted({ name, onAnswer }: { name: string; onAnswer: (text: string
           It ran, with this result
         </button>
       </div>
-    </div>
+    </section>
   );
 }

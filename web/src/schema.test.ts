@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { diffLines } from "./diff";
-import { dropEmpty, isFile, parsePath, toFormErrors, toFormSchema } from "./schema";
+import { dropEmpty, isDrawable, isFile, parsePath, toFormErrors, toFormSchema } from "./schema";
 import { filterTools } from "./tools";
 import type { ToolSummary } from "./types";
 import { validator } from "./validator";
@@ -49,7 +49,8 @@ test("a choice by reference has the name of its type", () => {
 });
 
 test("texts in base64 are files", () => {
-  expect(toFormSchema({ type: "string", format: "base64" })).toEqual({ type: "string", format: "data-url" });
+  expect(toFormSchema({ type: "string", format: "base64" })).toEqual({ type: "string", format: "data-url", contentEncoding: "base64" });
+  expect(toFormSchema({ format: "base64url" })).toEqual({ format: "data-url", contentEncoding: "base64url" });
   expect([isFile({ contentEncoding: "base64" }), isFile({ format: "base64" }), isFile({ format: "date" })]).toEqual([true, true, false]);
 });
 
@@ -64,6 +65,17 @@ test("problems become errors of the fields", () => {
     a: { "0": { __errors: ["bad"] } },
     __errors: ["all"],
   });
+});
+
+test("a problem with a hostile name changes no other object", () => {
+  toFormErrors([{ path: "$.__proto__.polluted", message: "bad" }]);
+  expect(({} as Record<string, unknown>).polluted).toBeUndefined();
+  expect(({} as Record<string, unknown>).__errors).toBeUndefined();
+});
+
+test("only a schema of moderate size is drawn as a form", () => {
+  const properties = Object.fromEntries(Array.from({ length: 5000 }, (_, index) => [`field ${index}`, { type: "string" }]));
+  expect([isDrawable({ type: "object" }), isDrawable({ properties })]).toEqual([true, false]);
 });
 
 test("what a form leaves empty is not sent, and null is", () => {

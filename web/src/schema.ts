@@ -34,7 +34,8 @@ export function toFormSchema(schema: Schema): Schema {
   }
   const merged = mergeNullable(result);
   // The form library draws this format as the choice of a file.
-  return isFile(merged) ? { ...merged, format: "data-url" } : merged;
+  if (!isFile(merged)) return merged;
+  return { ...merged, format: "data-url", contentEncoding: merged.format === "base64url" ? "base64url" : (merged.contentEncoding ?? "base64") };
 }
 
 /** Return `anyOf: [X, null]` as X that may be null; other unions keep their choices. */
@@ -71,7 +72,15 @@ function describeType(option: Schema): string {
 
 /** Return True if a text holds a file: base64 by its encoding or format. */
 export function isFile(schema: Schema): boolean {
-  return schema.contentEncoding === "base64" || ["base64", "byte", "base64url"].includes(String(schema.format ?? ""));
+  return ["base64", "base64url"].includes(String(schema.contentEncoding)) || ["base64", "byte", "base64url"].includes(String(schema.format ?? ""));
+}
+
+/** Characters of a schema up to which the form draws it; a larger one, of a server, would freeze the page. */
+const MAX_DRAWN = 100_000;
+
+/** Return True if the form can draw a schema at once. */
+export function isDrawable(schema: Schema): boolean {
+  return JSON.stringify(schema).length <= MAX_DRAWN;
 }
 
 /** Return the steps of a path such as `$.items[2]['a b']`. */
@@ -91,7 +100,11 @@ export function toFormErrors(problems: Problem[]): ErrorTree {
   const root: ErrorTree = {};
   for (const problem of problems) {
     let node = root;
-    for (const step of parsePath(problem.path)) node = (node[step] ??= {}) as ErrorTree;
+    for (const step of parsePath(problem.path)) {
+      // A server names its parameters: this one would change all objects of the page.
+      if (step === "__proto__") break;
+      node = (node[step] ??= {}) as ErrorTree;
+    }
     (node.__errors ??= []).push(visible(problem.message));
   }
   return root;

@@ -83,7 +83,7 @@ function ServerView(props: { server: ServerEntry; target: string | null; onRecon
     }
   };
   return (
-    <article class="server" aria-label={`Server ${server.name}`}>
+    <article class="server" aria-label={`Server ${visible(server.name)}`}>
       <header>
         <h3>
           <Shown text={server.name} />
@@ -98,6 +98,11 @@ function ServerView(props: { server: ServerEntry; target: string | null; onRecon
       {server.error && (
         <p class="error" role="alert">
           <Shown text={server.error} />
+        </p>
+      )}
+      {!server.error && server.last_error && (
+        <p class="muted">
+          Last error{server.failed_at !== null && `, at ${new Date(server.failed_at * 1000).toLocaleTimeString()}`}: <Shown text={server.last_error} />
         </p>
       )}
       {server.needs_auth && <SignIn server={server} onReconnect={props.onReconnect} />}

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { asCommand, asCurl, asMcp, asPython, toPython } from "./snippets";
+import { visible } from "./text";
 
 const args = { city: "Praha's", days: [1, 2.5], deep: { ok: true, no: null } };
 
@@ -25,4 +26,12 @@ test("curl says how to serve the tools, and sends the call of MCP", () => {
   expect(text).toContain('"method":"tools/call","params":{"name":"add","arguments":{"a":1},');
   expect(text).toContain("-H 'mcp-name: add'");
   expect(JSON.parse(asMcp("add", { a: 1 }))).toMatchObject({ method: "tools/call", params: { name: "add", arguments: { a: 1 } } });
+});
+
+test("code to paste has no character that a terminal would obey", () => {
+  const name = "a\x1b[201~\x03'b\u202e";
+  const args = { key: "\x9b\u202e\x7f" };
+  for (const text of [asPython(null, name, args), asCommand(null, name, args), asCurl(null, name, args), asMcp(name, args)]) expect(visible(text)).toBe(text);
+  expect(asCommand(null, name, {})).toBe("toolmason call $'a\\u001b[201~\\u0003\\'b\\u202e' --arguments '{}'\n");
+  expect(JSON.parse(asMcp(name, args))).toMatchObject({ params: { name, arguments: args } });
 });

@@ -1,9 +1,13 @@
 /** Write a call as code to copy: Python, curl, command line, MCP JSON. */
+import { toJson, visible } from "./text";
 import type { Arguments } from "./types";
 
 const ADDRESS = "http://127.0.0.1:8000/mcp";
 
+/** Quote a word. A terminal would obey control characters that are pasted, also within quotes, so that they are escapes. */
 function quoteShell(text: string): string {
+  const escaped = visible(text.replaceAll("\\", "\\\\").replaceAll("'", "\\'"));
+  if (visible(text) !== text) return `$'${escaped}'`;
   return /^[\w./:=@%+-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
@@ -40,11 +44,12 @@ function importTarget(target: string | null): string[] {
 }
 
 export function asPython(target: string | null, name: string, args: Arguments): string {
-  return [...importTarget(target), `result = box.call_sync(${JSON.stringify(name)}, ${toPython(args)})`, "print(result.text)", ""].join("\n");
+  // Escapes of hidden characters are those of Python, too.
+  return visible([...importTarget(target), `result = box.call_sync(${JSON.stringify(name)}, ${toPython(args)})`, "print(result.text)", ""].join("\n"));
 }
 
 export function asCommand(target: string | null, name: string, args: Arguments): string {
-  const words = ["toolmason", "call", ...(target === null ? [] : [target]), name, "--arguments", JSON.stringify(args)];
+  const words = ["toolmason", "call", ...(target === null ? [] : [target]), name, "--arguments", toJson(args, 0)];
   return `${words.map(quoteShell).join(" ")}\n`;
 }
 
@@ -58,7 +63,7 @@ function makeRequest(name: string, args: Arguments): object {
 }
 
 export function asMcp(name: string, args: Arguments): string {
-  return `${JSON.stringify(makeRequest(name, args), null, 2)}\n`;
+  return `${toJson(makeRequest(name, args))}\n`;
 }
 
 export function asCurl(target: string | null, name: string, args: Arguments): string {
@@ -68,7 +73,7 @@ export function asCurl(target: string | null, name: string, args: Arguments): st
     `curl ${ADDRESS} \\`,
     `  -H 'content-type: application/json' -H 'accept: application/json, text/event-stream' \\`,
     `  -H 'mcp-protocol-version: ${VERSION}' -H 'mcp-method: tools/call' -H ${quoteShell(`mcp-name: ${name}`)} \\`,
-    `  -d ${quoteShell(JSON.stringify(makeRequest(name, args)))}`,
+    `  -d ${quoteShell(toJson(makeRequest(name, args), 0))}`,
     "",
   ].join("\n");
 }

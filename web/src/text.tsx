@@ -15,23 +15,30 @@ export function visible(text: string): string {
   return text.replace(HIDDEN, escapeOne);
 }
 
-/** Return data as JSON to edit. Hidden characters are escapes of JSON, so that it still means the same. */
-export function toJson(value: unknown): string {
+/** Return data as JSON to edit or to paste. Hidden characters are escapes of JSON, so that it still means the same. */
+export function toJson(value: unknown, indent = 2): string {
   const escapeUnits = (text: string) =>
     Array.from({ length: text.length }, (_, index) => `\\u${text.charCodeAt(index).toString(16).padStart(4, "0")}`).join("");
-  return JSON.stringify(value, null, 2).replace(HIDDEN, escapeUnits);
+  return JSON.stringify(value, null, indent).replace(HIDDEN, escapeUnits);
 }
 
+/** Several hidden characters in a row get one mark, so that thousands of them do not freeze the page. */
+const HIDDEN_RUN = new RegExp(`(?:${HIDDEN.source})+`, "gu");
+
+/** Characters of a text that are drawn; results have their own way to show more. */
+const MAX_SHOWN = 20_000;
+
 /** Text from outside: isolated in direction, its hidden characters marked. */
-export function Shown({ text }: { text: string }) {
+export function Shown({ text, limit = MAX_SHOWN }: { text: string; limit?: number }) {
   const parts: (string | { escape: string })[] = [];
+  const drawn = text.slice(0, limit);
   let end = 0;
-  for (const match of text.matchAll(HIDDEN)) {
-    if (match.index > end) parts.push(text.slice(end, match.index));
-    parts.push({ escape: escapeOne(match[0]) });
+  for (const match of drawn.matchAll(HIDDEN_RUN)) {
+    if (match.index > end) parts.push(drawn.slice(end, match.index));
+    parts.push({ escape: visible(match[0]) });
     end = match.index + match[0].length;
   }
-  if (end < text.length) parts.push(text.slice(end));
+  if (end < drawn.length) parts.push(drawn.slice(end));
   return (
     <bdi>
       {parts.map((part, index) =>
@@ -43,6 +50,7 @@ export function Shown({ text }: { text: string }) {
           </span>
         ),
       )}
+      {drawn.length < text.length && <span class="muted"> … {plural(text.length - drawn.length, "more character")}</span>}
     </bdi>
   );
 }

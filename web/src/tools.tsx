@@ -1,5 +1,6 @@
 /** The list of tools: search, filters, and the chosen tool beside it. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Boundary, Failed } from "./boundary";
 import { go } from "./hooks";
 import { ToolView } from "./tool";
 import { Shown, plural, visible } from "./text";
@@ -113,7 +114,9 @@ export function ToolsScreen({ list, state, chosen, version }: { list: ToolList; 
       </section>
       <section class="main" aria-label="Tool">
         {chosen ? (
-          <ToolView key={chosen} name={chosen} state={state} version={version} />
+          <Boundary key={chosen} fallback={<Failed />}>
+            <ToolView name={chosen} state={state} version={version} />
+          </Boundary>
         ) : (
           <p class="empty">Choose a tool to see its schema, to run it, and to copy the call as code.</p>
         )}

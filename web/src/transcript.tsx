@@ -1,12 +1,12 @@
 /** The items of a run: text, cards of calls with their approvals, and delegated chats as a tree. */
 import { memo } from "preact/compat";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useContext, useEffect, useRef, useState } from "preact/hooks";
 import { Approval } from "./approval";
 import type { Card, Item, Run } from "./chatState";
 import { ProgressView } from "./run";
 import { Shown, formatMilliseconds, plural } from "./text";
-import type { Answer, State } from "./types";
-import { Content, JsonTree } from "./values";
+import type { Answer, Reply, State } from "./types";
+import { Content, JsonTree, Shared } from "./values";
 import { Waterfall } from "./waterfall";
 
 type OnAnswer = (request: string, answer: Answer) => void;
@@ -89,8 +89,9 @@ function CardView({ card, onAnswer, answered }: { card: Card; onAnswer: OnAnswer
   const isAnswered = card.request !== null && card.request.id in answered;
   const [choice, setChoice] = useState<boolean | null>(null);
   const isLive = card.state === "running" || card.state === "waiting" || card.state === "failed" || card.items.length > 0;
+  const isShared = useContext(Shared);
   // A call is open while it needs attention, until the reader decides otherwise.
-  const isOpen = choice ?? isLive;
+  const isOpen = isShared || (choice ?? isLive);
   return (
     <details class={`card card-${card.state}`} open={isOpen}>
       <summary
@@ -174,7 +175,7 @@ export function Facts({ run, state }: { run: Run; state: State }) {
         </div>
         <div>
           <dt>Cost</dt>
-          <dd>{run.reply?.cost ? run.reply.cost.toPrecision(3) : "no price set"}</dd>
+          <dd>{formatCost(run.reply)}</dd>
         </div>
         <div>
           <dt>End</dt>
@@ -185,6 +186,13 @@ export function Facts({ run, state }: { run: Run; state: State }) {
       {run.spans.length > 0 && <p class="muted">{plural(run.spans.length, "span")}, timed by this page.</p>}
     </section>
   );
+}
+
+/** Return the cost of a reply. The prices of the library are in dollars; those of a target's chat may be in another currency. */
+function formatCost(reply: Reply | null): string {
+  if (!reply) return "known at the end";
+  if (reply.cost === null || reply.cost === undefined) return "unknown: the model has no price";
+  return reply.cost === 0 ? "0" : reply.cost.toPrecision(3);
 }
 
 /** Scroll to the end while the reader is at the end. */

@@ -161,6 +161,8 @@ export interface ServerEntry {
   error: string | null;
   since: number | null;
   needs_auth: boolean;
+  last_error: string | null;
+  failed_at: number | null;
   kind: string;
   pinned: boolean;
   trusted: boolean;

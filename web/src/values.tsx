@@ -1,5 +1,6 @@
 /** Show values of any size: text, JSON as a tree, and the parts of a result. Only what is open is in the document. */
-import { useMemo, useState } from "preact/hooks";
+import { Fragment, createContext } from "preact";
+import { useContext, useMemo, useState } from "preact/hooks";
 import { diffLines } from "./diff";
 import { Shown, formatBytes, plural } from "./text";
 import type { Json, Part } from "./types";
@@ -8,12 +9,16 @@ const CHUNK = 20_000;
 const ITEMS = 100;
 const LARGE = 500_000;
 
+/** True in a file that is shared: it has no buttons, so that what they would show is there from the start. */
+export const Shared = createContext(false);
+const SHARED_CHUNK = 200_000;
+
 export function LongText({ text, label }: { text: string; label: string }) {
-  const [shown, setShown] = useState(CHUNK);
+  const [shown, setShown] = useState(useContext(Shared) ? SHARED_CHUNK : CHUNK);
   return (
     <div class="long-text">
       <pre tabIndex={0} aria-label={label}>
-        <Shown text={text.slice(0, shown)} />
+        <Shown text={text.slice(0, shown)} limit={shown} />
       </pre>
       {shown < text.length && (
         <p class="more">
@@ -42,8 +47,9 @@ export function download(name: string, text: string, type = "text/plain"): void 
 }
 
 export function JsonTree({ value, name, isOpen = true }: { value: Json; name?: string; isOpen?: boolean }) {
-  const [open, setOpen] = useState(isOpen);
-  const [count, setCount] = useState(ITEMS);
+  const isShared = useContext(Shared);
+  const [open, setOpen] = useState(isOpen || isShared);
+  const [count, setCount] = useState(isShared ? Infinity : ITEMS);
   const key = name === undefined ? null : (
     <span class="json-key">
       <Shown text={name} />
@@ -82,7 +88,7 @@ export function JsonTree({ value, name, isOpen = true }: { value: Json; name?: s
 }
 
 function JsonScalar({ value }: { value: null | boolean | number | string }) {
-  const [whole, setWhole] = useState(false);
+  const [whole, setWhole] = useState(useContext(Shared));
   if (typeof value !== "string") return <span class={`json-${value === null ? "null" : typeof value}`}>{String(value)}</span>;
   const text = whole ? value : value.slice(0, 500);
   return (
@@ -101,15 +107,21 @@ function parse(text: string): Json | undefined {
   const first = text.trimStart()[0];
   if (first !== "{" && first !== "[") return undefined;
   try {
-    return JSON.parse(text) as Json;
+    return JSON.parse(text, keepDigits as (key: string, value: unknown) => unknown) as Json;
   } catch {
     return undefined;
   }
 }
 
+/** Keep the digits of an integer that JavaScript would round. A browser without the source rounds it. */
+function keepDigits(_key: string, value: unknown, context?: { source?: string }): unknown {
+  const isRounded = typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
+  return isRounded && context?.source && /^-?\d+$/.test(context.source) ? BigInt(context.source) : value;
+}
+
 function TextPart({ text }: { text: string }) {
   const isLarge = text.length > LARGE;
-  const [view, setView] = useState<"tree" | "text">(isLarge ? "text" : "tree");
+  const [view, setView] = useState<"tree" | "text">(useContext(Shared) || isLarge ? "text" : "tree");
   const data = useMemo(() => (view === "tree" || !isLarge ? parse(text) : undefined), [text, view, isLarge]);
   const mayBeTree = data !== undefined || (isLarge && /^\s*[[{]/.test(text));
   return (
@@ -167,14 +179,18 @@ function ContentPart({ part }: { part: Part }) {
           Link:{" "}
           {isWebAddress(part.uri) ? (
             <a href={part.uri} target="_blank" rel="noopener noreferrer">
-              <Shown text={part.name || part.uri} />
+              <Shown text={part.uri} limit={200} />
             </a>
           ) : (
             <code>
               <Shown text={part.uri} />
             </code>
           )}{" "}
-          {part.description && <Shown text={part.description} />}
+          {[part.name, part.description].filter(Boolean).map((text, index) => (
+            <Fragment key={index}>
+              <Shown text={text ?? ""} />{" "}
+            </Fragment>
+          ))}
         </p>
       );
     case "resource":

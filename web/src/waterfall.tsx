@@ -5,12 +5,17 @@ import type { Span } from "./types";
 const MAX_ROWS = 500;
 
 /** Colour of a span by the first word of its name. */
-const KINDS: Record<string, string> = { turn: "turn", chat: "turn", run: "whole" };
+const KINDS = new Map([
+  ["turn", "turn"],
+  ["chat", "turn"],
+  ["run", "whole"],
+]);
 
 export function Waterfall({ spans, label }: { spans: Span[]; label: string }) {
   if (!spans.length) return null;
-  const start = Math.min(...spans.map((span) => span.start));
-  const total = Math.max(1, ...spans.map((span) => span.end - start));
+  // Not `Math.min(...)`, which fails with a hundred thousand of them.
+  const start = spans.reduce((least, span) => Math.min(least, span.start), Infinity);
+  const total = spans.reduce((most, span) => Math.max(most, span.end - start), 1);
   return (
     <section aria-label={label} class="waterfall">
       <ol>
@@ -22,7 +27,7 @@ export function Waterfall({ spans, label }: { spans: Span[]; label: string }) {
             <span class="span-time">{formatMilliseconds(span.end - span.start)}</span>
             <span class="lane" aria-hidden="true">
               <i
-                class={`bar ${KINDS[span.name.split(" ")[0] ?? ""] ?? ""}`}
+                class={`bar ${KINDS.get(span.name.split(" ")[0] ?? "") ?? ""}`}
                 style={{ left: `${(100 * (span.start - start)) / total}%`, width: `${(100 * (span.end - span.start)) / total}%` }}
               />
             </span>

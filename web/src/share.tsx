@@ -1,4 +1,9 @@
-/** Write a part of the page as one HTML file that loads nothing and runs no script. */
+/** Write a chat as one HTML file that loads nothing and runs no script. */
+import { render } from "preact";
+import type { Run } from "./chatState";
+import { Facts, Transcript } from "./transcript";
+import type { State } from "./types";
+import { Shared } from "./values";
 
 const POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:";
 
@@ -10,13 +15,19 @@ function readStyles(page: Document): string {
   return [...page.styleSheets].flatMap((sheet) => [...sheet.cssRules].map((rule) => rule.cssText)).join("\n");
 }
 
-/** Return the element that matches, with every card open and without its buttons. */
-export function makePage(page: Document, selector: string): string {
-  const copy = page.querySelector(selector)?.cloneNode(true) as HTMLElement | undefined;
-  if (!copy) return "";
-  copy.querySelectorAll("button, textarea, input, select, .approval .buttons, script").forEach((element) => element.remove());
+/** Return the page of a chat, with every call open and without buttons. */
+export function makePage(page: Document, run: Run, state: State): string {
+  const copy = page.createElement("div");
+  copy.className = "chat-log";
+  render(
+    <Shared.Provider value={true}>
+      <Transcript items={run.items} onAnswer={() => undefined} answered={{}} />
+      <Facts run={run} state={state} />
+    </Shared.Provider>,
+    copy,
+  );
+  copy.querySelectorAll("button, textarea, input, select, .approval .buttons, .toggle").forEach((element) => element.remove());
   copy.querySelectorAll("details").forEach((element) => element.setAttribute("open", ""));
-  copy.removeAttribute("tabindex");
   return `<!doctype html>
 <html lang="en" data-theme="${escapeHtml(page.documentElement.dataset.theme ?? "")}">
 <meta charset="utf-8">
