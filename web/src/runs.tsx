@@ -123,6 +123,11 @@ function RunView({ id, state, onChange }: { id: string; state: State; onChange: 
           {new Date(data.begun * 1000).toLocaleString()} · <code>{visible(id)}</code>
         </p>
       </header>
+      {data.effects
+        .filter((effect) => data.interrupted.includes(effect.key))
+        .map((effect) => (
+          <Interrupted key={effect.key} effect={effect} onAnswer={(text) => void reconcile(effect.key, text)} />
+        ))}
       {isResumable && (
         <div class="resume">
           <p>
@@ -143,11 +148,6 @@ function RunView({ id, state, onChange }: { id: string; state: State; onChange: 
           <Shown text={problem || "The run failed."} />
         </p>
       )}
-      {data.effects
-        .filter((effect) => data.interrupted.includes(effect.key))
-        .map((effect) => (
-          <Interrupted key={effect.key} effect={effect} onAnswer={(text) => void reconcile(effect.key, text)} />
-        ))}
       {followed.run.items.length > 0 && (
         <Transcript
           items={followed.run.items}
