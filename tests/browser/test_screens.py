@@ -116,19 +116,6 @@ def test_a_call_is_checked_run_repeated_and_compared(serve, visit):
     expect(page.get_by_label(re.compile("^sku"))).to_have_value("TEA-01")
 
 
-def test_a_call_is_repeated_on_a_phone(serve, visit):
-    page = visit(serve("bundle.py:box").address, "/tools/quote_price", viewport={"width": 390, "height": 844})
-
-    page.get_by_label(re.compile("^sku")).fill("NO-1")
-    page.get_by_label(re.compile("^quantity")).fill("3")
-    page.get_by_role("button", name="Run", exact=True).click()
-    page.get_by_text("History (1)").click()
-    page.get_by_label("Compare call 1").check()
-
-    assert page.evaluate("document.querySelector('.history table').getBoundingClientRect().right") <= 390
-    page.get_by_label("Use the arguments of call 1").click()
-
-
 def test_an_error_of_a_tool_says_what_to_do(serve, visit):
     page = visit(serve("bundle.py:box").address, "/tools/quote_price")
 
