@@ -8,6 +8,7 @@ import tempfile
 import webbrowser
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
