@@ -17,6 +17,7 @@ export default defineConfig({
     target: "es2022",
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
+    license: { fileName: "licenses.md" },
     rolldownOptions: {
       // "use client" of the form library has no meaning in a browser.
       onwarn: (warning, warn) => {
