@@ -51,7 +51,7 @@ from probe import a
 """
 BESIDE = {"anthropic", "gemini", "openai", "local", "all", "dev"}
 """Extras without a module of their own: SDKs for the application, a package of this repository, sets of extras."""
-MUST_HAVE = ("toolmason/py.typed", "toolmason/ui/static/index.html", "toolmason/ui/static/licenses.md", "licenses/LICENSE")
+MUST_HAVE = ("toolmason/py.typed", "ui/static/index.html", "ui/static/licenses.md", "licenses/LICENSE")
 
 
 def run(*command: object, cwd: Path = ROOT, **variables: str) -> str:
