@@ -26,6 +26,10 @@ BLANK_CHARACTERS: Final = frozenset(
     for number in range(first, last + 1)
 )
 """Characters that render as blank, although their category is letter or mark."""
+MAX_NAMES_SHOWN: Final = 20
+"""Maximum number of tool names in an `UnknownTool` message, so that a large toolbox does not fill the context."""
+MAX_PROBLEMS_SHOWN: Final = 20
+"""Maximum number of argument problems in a message; the error holds all of them."""
 MAX_MESSAGE_CHARS: Final = 2000
 """Maximum length of a message in a log."""
 _NOT_PLAIN: Final = r"[^\n\x20-\x7e\xa1-\xac\xae-\u024f]"  # compiled with the first text: 0.3 ms at start-up
@@ -137,6 +141,16 @@ def suggest_name(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """Return a question that names the known name most similar to an unknown one, or `otherwise` if none is."""
     close = find_close_names(name, known, 1)
     return f"Did you mean {close[0]!r}?" if close else otherwise
+
+
+def advise_on_provider(name: str, known: Iterable[str], example: str) -> str:
+    """Return the advice for an unknown provider: a known one with a similar name, or how to write it."""
+    is_compatible = "base_url=" in example
+    if example and not is_compatible:
+        return f" Write {example}."
+    near = suggest_name(name.partition(":")[0].strip().lower(), known)
+    advice = f" For a server that speaks Chat Completions, as most do, write {example}." if is_compatible else ""
+    return f"{f' {near}' if near else ''}{advice}"
 
 
 @lru_cache(maxsize=4)

@@ -24,6 +24,11 @@ KEPT_BYTES: Final = 64 * 1024
 """Bytes that are kept of the start and of the end of a line that is too long."""
 
 
+def is_retryable_status(status: int) -> bool:
+    """Return True if a request that failed with this HTTP status may succeed later."""
+    return status in (408, 409, 429) or status >= 500  # noqa: PLR2004 - those of failing servers
+
+
 def has_large_number(text: bytes) -> bool:
     """Return True if JSON text may have a number that is too large for a float, and so becomes infinite."""
     shapes = text.translate(_NUMBER_SHAPES, b"+")  # 20 times as fast as a regular expression

@@ -22,6 +22,7 @@ ToolmasonError
 │  ├─ ApprovalRequired   refusal: a human has to decide first; carries the request
 │  ├─ ExternalCall       the application has to run the tool; carries the arguments
 │  ├─ ApprovalDenied     refusal: a human denied the call, or no valid decision was given
+│  ├─ InsufficientScope  refusal: the caller lacks a scope that the tool needs; names them
 │  ├─ LimitExceeded      refusal: a limit is reached; names it
 │  ├─ ToolTimeout        failure: the deadline passed
 │  ├─ ToolCancelled      the call was cancelled
@@ -38,9 +39,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolmason._pickling import make_error_picklable, make_picklable, rebuild
+from toolmason._text import MAX_NAMES_SHOWN, MAX_PROBLEMS_SHOWN, advise_on_provider, find_close_names
 from toolmason._text import ArgumentProblem as ArgumentProblem  # noqa: PLC0414 - re-exported
 from toolmason._text import clip as clip  # noqa: PLC0414 - as above
-from toolmason._text import find_close_names, suggest_name
 from toolmason._text import safe_str as safe_str  # noqa: PLC0414 - as above
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ __all__ = [
     "ExecutionError",
     "ExperimentalError",
     "ExternalCall",
+    "InsufficientScope",
     "InvalidArguments",
     "LimitExceeded",
     "LossyDefinition",
@@ -82,12 +84,6 @@ __all__ = [
     "UnsupportedProvider",
     "UnsupportedType",
 ]
-
-MAX_NAMES_SHOWN = 20
-"""Maximum number of tool names in an `UnknownTool` message, so that a large toolbox does not fill the context."""
-
-MAX_PROBLEMS_SHOWN = 20
-"""Maximum number of argument problems in a message; `problems` holds all of them."""
 
 
 class ToolmasonError(Exception):
@@ -170,16 +166,8 @@ class UnsupportedProvider(ConfigError, ValueError):
 
     def __init__(self, name: object, known: Iterable[str], *, example: str = "") -> None:
         self.name, self.known = name, tuple(known)
-        is_compatible = "base_url=" in example
-        advice = f" For a server that speaks Chat Completions, as most do, write {example}." if is_compatible else ""
-        near = suggest_name(str(name).partition(":")[0].strip().lower(), self.known)
-        advice = f" Write {example}." if example and not is_compatible else f"{f' {near}' if near else ''}{advice}"
+        advice = advise_on_provider(str(name), self.known, example)
         super().__init__(f"Unknown provider {clip(str(name))!r}.{advice} Available: {', '.join(self.known)}.")
-
-
-def is_retryable_status(status: int) -> bool:
-    """Return True if a request that failed with this HTTP status may succeed later."""
-    return status in (408, 409, 429) or status >= 500  # noqa: PLR2004 - those of failing servers
 
 
 class ModelError(ToolmasonError):
@@ -390,6 +378,16 @@ class ApprovalDenied(ToolCallError):
         super().__init__(f"{tool} was not allowed to run{why}. Do not try to work around this.", tool=tool)
 
 
+class InsufficientScope(ToolCallError):
+    """The caller lacks a scope that the tool needs. The tool was not run."""
+
+    code = "insufficient_scope"
+
+    def __init__(self, tool: str, missing: Iterable[str]) -> None:
+        self.missing = tuple(missing)
+        super().__init__(f"{tool} was not run: the caller lacks the scope {' '.join(self.missing)!r}.", tool=tool)
+
+
 class LimitExceeded(ToolCallError):
     """A limit is reached. The tool was not run."""
 
@@ -399,6 +397,8 @@ class LimitExceeded(ToolCallError):
         self.limit = limit
         self.ends_run = ends_run
         """True if no other call of the run can succeed either."""
+        self.retry_after: float | None = None
+        """Seconds after which the call may succeed, if known."""
         super().__init__(f"{tool} was not run: the {limit} has been reached. {advice}", tool=tool, retryable=retryable)
 
 

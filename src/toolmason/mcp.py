@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from toolmason._core.config.mcp_json import ServerSettings
     from toolmason._core.remote.protocol import Health
     from toolmason._core.values.mcp_client import Client, Elicit, Elicited, Question, Roots, Sample
-    from toolmason._http.guard import Bearer, token_is
+    from toolmason._http.guard import Bearer, token_is, tokens_from_env
     from toolmason.mcp_client.oauth import FileTokens, client_credentials
     from toolmason.mcp_client.source import McpServer
     from toolmason.mcp_server.http.app import asgi_app
@@ -34,6 +34,7 @@ __all__ = [
     "client_credentials",
     "serve",
     "token_is",
+    "tokens_from_env",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -46,7 +47,7 @@ __getattr__, __dir__ = lazy_names(
         "toolmason.mcp_client.source": ("McpServer",),
         "toolmason.mcp_server.http.app": ("asgi_app",),
         "toolmason.mcp_server.serve": ("serve",),
-        "toolmason._http.guard": ("Bearer", "token_is"),
+        "toolmason._http.guard": ("Bearer", "token_is", "tokens_from_env"),
         "toolmason.mcp_server.tokens.introspection": ("Introspection",),
         "toolmason.mcp_server.tokens.jwt_check": ("Jwt",),
     },

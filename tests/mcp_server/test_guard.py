@@ -81,7 +81,7 @@ async def test_t16_a_check_may_be_async_and_give_more_than_a_name():
 
     guard = Guard(bearer=Bearer(verify, "https://tools.example/mcp", scopes=["read"]))
 
-    assert await guard.authenticate({b"authorization": b"bearer good"}) == {"user": "ada", "tenant": "x"}
+    assert await guard.authenticate({b"authorization": b"bearer good"}) == {"user": "ada", "tenant": "x", "scopes": ()}
     bad = await guard.authenticate({b"authorization": b"Bearer bad"})
     assert isinstance(bad, ErrorResponse)
     challenge = dict(bad.headers)[b"www-authenticate"].decode()
@@ -100,7 +100,7 @@ async def test_a_sync_check_does_not_block_the_loop():
     check = asyncio.create_task(Guard(bearer=Bearer(verify)).authenticate(GOOD))
     asyncio.get_running_loop().call_soon(released.set)
 
-    assert await check == {"user": "ada"}
+    assert await check == {"user": "ada", "scopes": ()}
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])

@@ -32,12 +32,13 @@ def make_identity(verified: Any, token: str) -> Identity:
     """Return the identity for a token, from the result of `verify`: a name, or context values.
 
     Identities that differ in any value are different owners, since two tenants may share a `user`. Values that JSON
-    cannot represent, such as connections, are ignored. Without a `user`, each token is its own owner.
+    cannot represent, such as connections, are ignored. Without a `user`, each token is its own owner. A token without
+    scopes has none, whatever the context of the toolbox says.
     """
     if not isinstance(verified, Mapping):
-        return Identity({"user": str(verified)}, f"user {verified}")
-    values = {str(key): value for key, value in verified.items()}
-    if len(values) == 1 and isinstance(user := values.get("user"), str) and user:
+        return Identity({"user": str(verified), "scopes": ()}, f"user {verified}")
+    values = {"scopes": (), **{str(key): value for key, value in verified.items()}}
+    if values.keys() == {"scopes", "user"} and isinstance(user := values["user"], str) and user:
         return Identity(values, f"user {user}")
     claims = {
         key: text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -13,11 +14,13 @@ from urllib.parse import urlsplit
 from pydantic_core import to_json
 
 from toolmason._core.run.execute import DeadlinePassed, await_with_timeout, call_user_function
-from toolmason._core.values.policy import EngineSettings
+from toolmason._core.values.definition import is_scope
+from toolmason._core.values.policy import EngineSettings, Rate
 from toolmason._explain import explain_arguments
 from toolmason._http.caller import ANONYMOUS, Identity, get_peer, make_identity
+from toolmason._secrets import remember_secrets
 from toolmason._wire import ByteBudget
-from toolmason.errors import ConfigError, RemoteError
+from toolmason.errors import ConfigError, InsufficientScope, RemoteError
 
 _log = logging.getLogger("toolmason.mcp_server")
 
@@ -56,26 +59,60 @@ class Bearer:
     """Public URL of this server; if set, the protected resource metadata is served."""
     authorization_servers: Sequence[str] = ()
     scopes: Sequence[str] = ()
+    rate: Rate | None = None
+    """Rate of the requests of each user. A request beyond it gets status 429."""
 
 
-@dataclass(frozen=True, slots=True)
 class SecretCheck:
-    """Constant-time check for one token. It does no I/O, so it needs no thread."""
+    """Constant-time check for some tokens. It does no I/O, so it needs no thread."""
 
-    secret: str = field(repr=False)
-    user: str
+    def __init__(self, principals: Mapping[str, Principal]) -> None:
+        self._known = [(token.encode(), principal) for token, principal in principals.items()]
+        remember_secrets([{"token": token} for token in principals])
 
     def __call__(self, token: str) -> Principal:
-        """Return the user if the token is the secret."""
-        return self.user if hmac.compare_digest(token.encode("utf-8", "replace"), self.secret.encode()) else None
+        """Return the user, or the context values, of a token; None if it is not known."""
+        given, found = token.encode("utf-8", "replace"), None
+        # Every token is compared: the time must not tell which one is similar.
+        for known, principal in self._known:
+            if hmac.compare_digest(given, known):
+                found = principal
+        return found
 
 
 @explain_arguments
 def token_is(secret: str, user: str = "token") -> VerifyToken:
     """Return a constant-time check for one secret token: `serve(box, auth=token_is(secret))`."""
-    if len(secret) < 16:  # noqa: PLR2004 - 128 bits, if it is random
-        raise ConfigError(f"The token has {len(secret)} characters. Use at least 16, from a secret store.")
-    return SecretCheck(secret, user)
+    _check_token("The token", secret)
+    return SecretCheck({secret: user})
+
+
+@explain_arguments
+def tokens_from_env(users: Mapping[str, str | Mapping[str, Any]]) -> VerifyToken:
+    """Return a check for tokens in environment variables, from the name of each variable and its user.
+
+    In place of a user, context values with `user` and `scopes`: `{"CI_TOKEN": {"user": "ci", "scopes": ["read"]}}`.
+
+    Raises:
+        ConfigError: a variable is not set, its token is short, or two have the same token.
+    """
+    found: dict[str, Principal] = {}
+    for variable, principal in users.items():
+        token = os.environ.get(str(variable))
+        if not token:
+            raise ConfigError(f"tokens_from_env: the variable {variable!r} is not set. Set it to a token.")
+        _check_token(f"The token in {variable!r}", token)
+        if not principal or token in found:
+            raise ConfigError(f"tokens_from_env: {variable!r} has no user, or the same token as another variable.")
+        found[token] = principal
+    if not found:
+        raise ConfigError("tokens_from_env: no variables. Pass the name and the user of each.")
+    return SecretCheck(found)
+
+
+def _check_token(subject: str, token: str) -> None:
+    if len(token) < 16:  # noqa: PLR2004 - 128 bits, if it is random
+        raise ConfigError(f"{subject} has {len(token)} characters. Use at least 16, from a secret store.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +247,27 @@ class Guard:
         return await await_with_timeout(work, self.verify_seconds, "auth=", settings.cancel_grace)
 
     def _make_unauthorized(self, message: str, error: str) -> ErrorResponse:
+        scopes = () if self.bearer is None else self.bearer.scopes
+        return ErrorResponse(401, message, self._make_challenge(error, scopes))
+
+    def _make_challenge(self, error: str, scopes: Sequence[str]) -> tuple[tuple[bytes, bytes], ...]:
         parameters = [f'error="{error}"'] if error else []
         if (url := self.metadata_url) is not None:
             parameters.append(f'resource_metadata="{url}"')
-        if self.bearer is not None and self.bearer.scopes:
-            parameters.append(f'scope="{" ".join(self.bearer.scopes)}"')
-        challenge = f"Bearer {', '.join(parameters)}".strip()
-        return ErrorResponse(401, message, ((b"www-authenticate", challenge.encode()),))
+        if scopes:
+            parameters.append(f'scope="{" ".join(scopes)}"')
+        return ((b"www-authenticate", f"Bearer {', '.join(parameters)}".strip().encode()),)
+
+    def make_step_up(self, tool: str, missing: Sequence[str], identity: Identity, request_id: Any) -> ErrorResponse:
+        """Return the answer to a caller that needs a token with more scopes: those that it has, and the missing ones.
+
+        A client that asked for the missing ones only would lose the others.
+        """
+        granted = identity.get("scopes") or ()
+        known = granted.split() if isinstance(granted, str) else granted
+        scopes = sorted({*missing, *(scope for scope in known if is_scope(scope))})
+        message = str(InsufficientScope(tool, missing))
+        return ErrorResponse(403, message, self._make_challenge("insufficient_scope", scopes), id=request_id)
 
     @property
     def metadata_url(self) -> str | None:

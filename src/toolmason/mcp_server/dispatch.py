@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from pydantic_core import to_json
 
+from toolmason._core.call.gates import find_missing_scopes
 from toolmason._core.run import eager_task
 from toolmason._core.run.eager_task import EagerTask, TaskOutcome
 from toolmason._core.run.metrics import METER, METERS
@@ -69,7 +70,7 @@ class HttpExchange:
     """The parsed body."""
     request: Any = None
     """The `Request`, if it is answered directly."""
-    started: tuple[int, bytes] | EagerTask | RunningCall | None = None
+    started: tuple[int, bytes] | EagerTask | RunningCall | ErrorResponse | None = None
     """Status and body of the response, or the call that it waits for; None if the SDK has to answer the request."""
     scope: Any = None
     receive: Any = None
@@ -83,12 +84,16 @@ RequestKey: TypeAlias = tuple[bytes, str, int | str]
 Forward: TypeAlias = Callable[[HttpExchange, RunningCall | None], Coroutine[Any, Any, None]]
 """Function that lets the SDK carry the answer to a request, or to a call that is running already."""
 
+StepUp: TypeAlias = Callable[[str, Sequence[str], Identity, Any], ErrorResponse]
+"""Function of a tool, the scopes that the caller lacks, the caller and the id of the request."""
+
 
 class Dispatcher:
     """Dispatcher of the requests to one server."""
 
-    def __init__(self, handlers: Handlers, sessions: SessionTable | None = None) -> None:
+    def __init__(self, handlers: Handlers, sessions: SessionTable | None = None, step_up: StepUp | None = None) -> None:
         self.table = handlers.table
+        self._step_up = step_up
         self.in_flight = InFlight()
         self.sessions = SessionTable(1, 0.0) if sessions is None else sessions
         self._call_handler = handlers.call_handler
@@ -202,6 +207,9 @@ class Dispatcher:
 
     def start(self, exchange: HttpExchange) -> None:
         """Start a request if it is answered directly: answer it, or run its call until it waits."""
+        if self._step_up is not None and (refusal := self._find_refusal(exchange, self._step_up)) is not None:
+            exchange.started = refusal
+            return
         exchange.request = request = self.accept_http(exchange)
         if request is None:
             return
@@ -222,12 +230,24 @@ class Dispatcher:
         else:
             exchange.started = self.encode(request, *outcome)
 
+    def _find_refusal(self, exchange: HttpExchange, step_up: StepUp) -> ErrorResponse | None:
+        """Return the answer to a call whose caller lacks a scope, or None. The toolbox checks every call again."""
+        data = exchange.data
+        params = data.get("params") if isinstance(data, dict) and data.get("method") == "tools/call" else None
+        name = params.get("name") if isinstance(params, dict) else None
+        traits = self._lists.get_traits(name) if isinstance(name, str) else None
+        if traits is None or not (missing := find_missing_scopes(traits.scopes, exchange.identity)):
+            return None
+        return step_up(str(name), missing, exchange.identity, get_request_id(data))
+
     def handle_post(self, exchange: HttpExchange, forward: Forward) -> Coroutine[Any, Any, None]:
         """Answer a request that ASGI carries, after `start`."""
         # Not `async def`: returning the coroutine saves a layer for each request.
         started = exchange.started
         if isinstance(started, tuple):
             return send_json(exchange.send, *started)
+        if isinstance(started, ErrorResponse):
+            return started(exchange.send)
         if isinstance(started, EagerTask):
             return self._answer_unless_disconnected(exchange, started)
         key = self._get_key(exchange)

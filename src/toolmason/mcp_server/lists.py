@@ -41,6 +41,8 @@ class ToolTraits:
     mirrors_headers: bool
     """True if a parameter is mirrored in a header."""
     schema: Mapping[str, Any]
+    scopes: frozenset[str] = frozenset()
+    """Scopes that the caller needs, if all callers may know of the tool."""
     sets_on_error: bool = False
     """True if the tool sets its own `on_error`."""
     plain: bool | None = None
@@ -154,6 +156,8 @@ def _make_traits(tool: Tool, entry: Mapping[str, Any]) -> ToolTraits:
         task=task if task in ("optional", "required", "after_input") else None,
         mirrors_headers="x-mcp-header" in str(schema),
         schema=schema,
+        # A tool that is withheld from a caller must look like one that does not exist.
+        scopes=tool.options.scopes if tool.options.enabled is True else frozenset(),
         sets_on_error=not isinstance(tool.options.on_error, Inherit),
     )
 

@@ -17,7 +17,8 @@ from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.results import ToolResult, replace_result
 from toolmason._secrets import mask_values
 from toolmason._text import clip
-from toolmason.errors import ToolError, is_retryable_status
+from toolmason._wire import is_retryable_status
+from toolmason.errors import ToolError
 from toolmason.mcp_client.calls.input_checks import make_remote_inputs
 from toolmason.mcp_client.calls.output_checks import OutputChecker
 from toolmason.openapi.bodies import write_body

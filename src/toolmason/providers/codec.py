@@ -16,7 +16,8 @@ from toolmason._core.values.messages import Citation, Message
 from toolmason._core.values.provider_tools import AnyNativeTool, Strict
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason._services import SERVICES, Service
-from toolmason.errors import ConfigError, ModelError, clip, is_retryable_status
+from toolmason._wire import is_retryable_status
+from toolmason.errors import ConfigError, ModelError, clip
 from toolmason.providers.aliases import ToolNames, to_wire_id
 from toolmason.providers.answer_rules import add_answer
 from toolmason.providers.content_parts import have_same_arguments, join_parts, make_call_id

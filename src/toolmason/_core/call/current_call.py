@@ -13,7 +13,7 @@ from toolmason._core.arguments.bind import Bound
 from toolmason._core.call.deadlines import get_earlier
 from toolmason._core.call.failures import FailedCall, Stop, make_failure
 from toolmason._core.call.gates import copy_arguments, count_call, find_repeated_result, get_call_key, record_new_result
-from toolmason._core.call.limits import SharedRates, fingerprint
+from toolmason._core.call.limits import SharedRates, fingerprint, make_caller_key
 from toolmason._core.call.route import CallOptions, Route, get_limits
 from toolmason._core.run.call_log import CALL_LOG, log_call
 from toolmason._core.run.execute import NEVER_CANCELLED, DeadlinePassed, await_with_timeout
@@ -153,7 +153,7 @@ class CurrentCall:
             if run is not None:
                 run.count(route.name, route.tool.options.max_calls, route.root)
             if is_counted:
-                count_call(route, is_in_run=run is not None)
+                count_call(route, self.options.context, is_in_run=run is not None)
         return None
 
     async def count_rates(self, rates: SharedRates) -> None:
@@ -163,7 +163,8 @@ class CurrentCall:
             LimitExceeded: a rate is exceeded.
         """
         for rate in get_limits(self.route.tool, "rate"):
-            await rates.count(self.route.root.name, rate)
+            caller = make_caller_key(rate, self.route.context.merge(self.options.context))
+            await rates.count(self.route.root.name, rate, caller)
 
     def make_call(self) -> ToolCall:
         """Return the call, with the arguments as they were approved."""

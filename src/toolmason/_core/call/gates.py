@@ -9,7 +9,13 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 
 from toolmason._core.arguments.bind import Bound, LargeArguments, copy_values, normalize_arguments
 from toolmason._core.call.call_policy import PolicyChain, combine_timeouts, merge_context, merge_settings
-from toolmason._core.call.limits import RepeatedCall, RunState, make_call_key, make_max_calls_error
+from toolmason._core.call.limits import (
+    RepeatedCall,
+    RunState,
+    make_call_key,
+    make_caller_key,
+    make_max_calls_error,
+)
 from toolmason._core.call.route import CallOptions, Route, get_limits
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
@@ -29,11 +35,13 @@ from toolmason.errors import (
     Abort,
     ApprovalRequired,
     ExternalCall,
+    InsufficientScope,
     LimitExceeded,
     RemoteError,
     ToolCallError,
     ToolCancelled,
     ToolError,
+    UnknownTool,
 )
 
 _REPEAT_NOTE: Final = (
@@ -127,10 +135,34 @@ async def is_enabled(
         return False
 
 
+async def check_caller(
+    route: Route, context: ToolContext[Any] | None, seconds: float | None, cancellation: Cancellation
+) -> None:
+    """Check that a tool exists for a caller, and that the caller has its scopes.
+
+    Raises:
+        UnknownTool: its `enabled=` withholds it.
+        InsufficientScope: a scope is missing.
+    """
+    if not await is_enabled(route.tool, route.chain, context, seconds, cancellation):
+        raise UnknownTool(route.name, (), is_disabled=True)
+    if missing := find_missing_scopes(route.tool.options.scopes, route.context.merge(context)):
+        raise InsufficientScope(route.name, missing)
+
+
+def find_missing_scopes(needed: frozenset[str], values: Mapping[str, Any]) -> list[str]:
+    """Return the scopes that a tool needs and a caller lacks, sorted. `values` has those of the caller, as `scopes`."""
+    granted = values.get("scopes") if needed else None
+    if isinstance(granted, str):
+        granted = granted.split()
+    is_list = isinstance(granted, list | tuple | set | frozenset)
+    return sorted(needed.difference(scope for scope in granted if isinstance(scope, str)) if is_list else needed)
+
+
 # --- counts and rates --------------------------------------------------------------------------
 
 
-def count_call(route: Route, *, is_in_run: bool) -> None:
+def count_call(route: Route, context: ToolContext[Any] | None, *, is_in_run: bool) -> None:
     """Count a call of a tool with `max_calls` or a rate. In a run, the run counts the calls itself.
 
     Raises:
@@ -142,7 +174,8 @@ def count_call(route: Route, *, is_in_run: bool) -> None:
         raise make_max_calls_error(route.name, max_calls)
     state = route.chain[0].state
     for rate in () if options.rate is None or state.rates is not None else get_limits(route.tool, "rate"):
-        state.get_rate_limiter(route.root, rate).count(route.name)
+        caller = make_caller_key(rate, route.context.merge(context)) if rate.by else ""
+        state.get_rate_limiter(route.root, rate).count(route.name, caller)
 
 
 # --- plain calls -------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -21,7 +21,8 @@ from toolmason._core.run.execute import Cancellation
 from toolmason._core.values.definition import canonicalize
 from toolmason._core.values.policy import Limits, Rate
 from toolmason._core.values.results import Arguments, ToolResult
-from toolmason.errors import MAX_NAMES_SHOWN, InvalidArguments, LimitExceeded, ToolCallError, ToolCancelled, UnknownTool
+from toolmason._text import MAX_NAMES_SHOWN
+from toolmason.errors import InvalidArguments, LimitExceeded, ToolCallError, ToolCancelled, UnknownTool
 
 REPEATS_BEFORE_CACHED: Final = 2
 """Number of identical calls with the same result after which the next one is answered from the cache."""
@@ -31,19 +32,21 @@ REJECTIONS_BEFORE_END: Final = 2
 """Number of times that a run rejects the same invalid call or unknown name. The next one ends the run."""
 _MAX_REJECTED: Final = 1000
 """Maximum number of rejected calls that a run remembers; the oldest is forgotten first."""
+MAX_RATED_CALLERS: Final = 100_000
+"""Maximum number of callers that a rate distinguishes at a time; the one with the oldest call is forgotten first."""
 _MAX_KEY_CHARS: Final = 256
 """Maximum length of arguments that are kept to recognize a repeated call; of longer ones, a hash is kept."""
 
 
 class RateLimiter:
-    """Rate limit with a sliding window."""
+    """Rate limit with a sliding window for each caller that it distinguishes."""
 
     def __init__(self, rate: Rate) -> None:
         self.rate = rate
-        self._times: deque[float] = deque()
+        self._callers: OrderedDict[str, deque[float]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def count(self, tool: str) -> None:
+    def count(self, tool: str, caller: str = "") -> None:
         """Count one call.
 
         Raises:
@@ -51,25 +54,47 @@ class RateLimiter:
         """
         now = time.monotonic()
         with self._lock:
-            while self._times and self._times[0] <= now - self.rate.per:
-                self._times.popleft()
-            if len(self._times) >= self.rate.calls:
-                raise make_rate_error(tool, self.rate, self._times[0] + self.rate.per - now)
-            self._times.append(now)
+            times = self._callers.setdefault(caller, deque())
+            while times and times[0] <= now - self.rate.per:
+                times.popleft()
+            if len(times) >= self.rate.calls:
+                raise make_rate_error(tool, self.rate, times[0] + self.rate.per - now)
+            times.append(now)
+            self._callers.move_to_end(caller)
+            # The first one has made no call for the longest time.
+            while self._callers[oldest := next(iter(self._callers))][-1] <= now - self.rate.per or (
+                len(self._callers) > MAX_RATED_CALLERS
+            ):
+                del self._callers[oldest]
+
+
+def make_caller_key(rate: Rate, context: Mapping[str, Any]) -> str:
+    """Return the key of the caller of a call in a rate; empty if all callers share it.
+
+    A hash: the table of a store must not list users. Callers without any of the values share a rate.
+    """
+    return fingerprint("rate", [context.get(key) for key in rate.by]) if rate.by else ""
 
 
 def make_rate_error(tool: str, rate: Rate, retry_after: float) -> LimitExceeded:
     """Return the error for a call beyond a rate."""
-    limit = f"rate of {rate.calls} calls per {rate.per:g} s"
+    limit = f"rate of {rate.calls} calls per {rate.per:g} s{name_callers(rate)}"
     wait = f"{max(retry_after, 0.001):.3g}" if retry_after < 100 else f"{retry_after:.0f}"  # noqa: PLR2004 - three digits
-    return LimitExceeded(tool, limit, f"Try again in {wait} s.", retryable=True)
+    error = LimitExceeded(tool, limit, f"Try again in {wait} s.", retryable=True)
+    error.retry_after = retry_after
+    return error
+
+
+def name_callers(rate: Rate) -> str:
+    """Return the end of a message about a rate: the callers that it distinguishes."""
+    return f" for each {', '.join(rate.by)}" if rate.by else ""
 
 
 class SharedRates(Protocol):
     """Rates that several processes share."""
 
-    async def count(self, tool: str, rate: Rate) -> None:
-        """Count one call.
+    async def count(self, tool: str, rate: Rate, caller: str = "") -> None:
+        """Count one call. `caller` is the key of `make_caller_key`.
 
         Raises:
             LimitExceeded: the rate is exceeded, or it cannot be counted.

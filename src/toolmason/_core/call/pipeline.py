@@ -21,7 +21,7 @@ from toolmason._core.call.call_policy import Middleware, NextCall
 from toolmason._core.call.current_call import CurrentCall
 from toolmason._core.call.deadlines import get_earlier
 from toolmason._core.call.failures import FailedCall, make_failure
-from toolmason._core.call.gates import copy_arguments, get_plain_options, is_enabled, record_new_result, should_retry
+from toolmason._core.call.gates import check_caller, copy_arguments, get_plain_options, record_new_result, should_retry
 from toolmason._core.call.limits import RunState
 from toolmason._core.call.long_results import ResultStore, link_result, truncate_result
 from toolmason._core.call.render import NeedsThread, convert, get_structured_shape, refuse_to_render
@@ -52,7 +52,7 @@ from toolmason._core.values.results import (
     make_call_id,
     replace_result,
 )
-from toolmason.errors import ToolCallError, ToolError, ToolTimeout, UnknownTool
+from toolmason.errors import InsufficientScope, ToolCallError, ToolError, ToolTimeout, UnknownTool
 
 NO_OPTIONS: Final = CallOptions()
 
@@ -94,11 +94,11 @@ def _add_origin(route: Route, runner: CallRunner) -> CallRunner:
 
 
 def _add_condition(route: Route, runner: CallRunner) -> CallRunner:
-    """Return the runner of a tool that exists for some contexts only, or the same one."""
-    if route.tool.options.enabled is True:
+    """Return the runner of a tool that is for some callers only, or the same one."""
+    if route.tool.options.enabled is True and not route.tool.options.scopes:
         return runner
 
-    async def run_if_enabled(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:
+    async def run_if_allowed(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:
         call_id = make_call_id() if call_id is None else call_id
         run, cancellation = options.run, _get_cancellation(options.run)
         deadline = get_earlier(options.deadline, None if run is None else run.deadline)
@@ -106,10 +106,10 @@ def _add_condition(route: Route, runner: CallRunner) -> CallRunner:
         if deadline is not None:
             seconds = deadline.remaining if seconds is None else min(seconds, deadline.remaining)
         try:
-            if not await is_enabled(route.tool, route.chain, options.context, seconds, cancellation):
-                unknown = UnknownTool(route.name, (), is_disabled=True)
-                raise unknown if run is None else run.rejected.reject(route.name, unknown)  # noqa: TRY301 - handled below with cancellation
+            await check_caller(route, options.context, seconds, cancellation)
         except BaseException as error:  # noqa: BLE001 - the call needs a result if its run is cancelled
+            if run is not None and isinstance(error, UnknownTool | InsufficientScope):
+                error = run.rejected.reject(route.name, error)
             failed = await make_failure(route, error, FailedCall(call_id, has_run=False, cancellation=cancellation))
             result = replace_result(failed, call_id=call_id, name=route.name)
             if CALL_LOG.isEnabledFor(DEBUG):
@@ -117,7 +117,7 @@ def _add_condition(route: Route, runner: CallRunner) -> CallRunner:
             return result
         return await runner(call_id, arguments, options)
 
-    return run_if_enabled
+    return run_if_allowed
 
 
 def _add_tickets(route: Route, runner: CallRunner) -> CallRunner:

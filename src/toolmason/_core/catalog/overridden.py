@@ -143,6 +143,8 @@ class Override:
         for key, decides in (("approval", True), ("enabled", False)):
             if key in changes:
                 changes[key] = _combine(getattr(options, key), changes[key], decides=decides)
+        if "scopes" in changes:
+            changes["scopes"] |= options.scopes
         if "meta" in changes:
             changes["meta"] = {**options.meta, **changes["meta"]}
         changed = options.with_(**changes)

@@ -97,6 +97,7 @@ class ToolOptionKeywords(TypedDict, total=False):
     preview: Callable[..., Any] | None
     reconcile: Callable[..., Any] | None
     enabled: bool | Callable[[Any], Any]
+    scopes: Iterable[str]
     skip_permission: bool
     overrides_builtin: bool
     sequential: bool | None
@@ -221,9 +222,10 @@ def make_options(keywords: Mapping[str, Any]) -> ToolOptions:
     if unknown := keywords.keys() - known:
         raise DefinitionError(f"Unknown tool option {min(unknown)!r}. Available: {', '.join(sorted(known))}.")
     values = dict(keywords)
-    if "tags" in values:
-        tags = values["tags"]
-        values["tags"] = frozenset([tags] if isinstance(tags, str) else tags)
+    for name in ("tags", "scopes"):
+        if name in values:
+            texts = values[name]
+            values[name] = frozenset([texts] if isinstance(texts, str) else texts)
     if values.get("meta", ...) is None:
         del values["meta"]
     return ToolOptions(**values)

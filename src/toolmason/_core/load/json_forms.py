@@ -25,7 +25,7 @@ CODE_KEY: Final = "code"
 """Key under which an option that is code stores its qualified name."""
 
 EFFECTS: Final = ("read_only", "destructive", "idempotent", "open_world")
-SAFETY_OPTIONS: Final = (*EFFECTS, "approval", "enabled", "skip_permission", "external")
+SAFETY_OPTIONS: Final = (*EFFECTS, "approval", "enabled", "scopes", "skip_permission", "external")
 """Options that decide whether a call may run; a manifest with wrong values for them is rejected."""
 
 _MODEL_VISIBLE_KEYS: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema"})
@@ -158,7 +158,8 @@ def _dump_option(value: Any) -> Any:
         parts = {name: getattr(value, name) for name in ("attempts", "delay", "factor", "jitter")}
         return {**parts, "on": [_get_qualified_name(kind) for kind in value.on]}
     if isinstance(value, Rate):
-        return {"calls": value.calls, "per": _dump_number(value.per)}
+        keys = {"by": list(value.by)} if value.by else {}
+        return {"calls": value.calls, "per": _dump_number(value.per), **keys}
     if isinstance(value, frozenset):
         return sorted(map(str, value))
     if isinstance(value, Executor):
@@ -196,14 +197,15 @@ def load_options(data: Mapping[str, Any], make_placeholder: PlaceholderMaker, pl
         elif name == "retry" and isinstance(value, dict):
             keywords[name] = _construct(lambda form=value: _load_retry(form), "retry", place)  # type: ignore[misc]
         elif name == "rate" and isinstance(value, dict):
-            keywords[name] = _construct(lambda form=value: Rate(**_load_numbers(form)), "rate", place)  # type: ignore[misc]
+            keywords[name] = _construct(lambda form=value: Rate(**_load_rate(form)), "rate", place)  # type: ignore[misc]
         else:
             keywords[name] = math.inf if name == "timeout" and value == "inf" else value
     return _construct(lambda: make_options(keywords), "options", place)  # type: ignore[no-any-return]
 
 
-def _load_numbers(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: float(value) if value == "inf" else value for name, value in data.items()}
+def _load_rate(data: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = {name: float(value) if value == "inf" else value for name, value in data.items()}
+    return {**numbers, "by": tuple(data["by"])} if isinstance(data.get("by"), list) else numbers
 
 
 def _load_retry(data: Mapping[str, Any]) -> Retry:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pydantic_core import from_json, to_json
 
-from toolmason._core.call.limits import make_rate_error
+from toolmason._core.call.limits import make_rate_error, name_callers
 from toolmason._core.values.policy import Rate
 from toolmason._store.sqlite_store import SqliteStore
 from toolmason._store.store import Store, Tables, Transaction
@@ -105,19 +107,28 @@ class StoredRates:
 
     def __init__(self, store: Store) -> None:
         self._tables = Tables(store, RATES)
+        self._swept: dict[str, float] = {}
+        """Times at which the calls of callers that did not come back were deleted."""
 
-    async def count(self, tool: str, rate: Rate) -> None:
-        """Count one call.
+    async def count(self, tool: str, rate: Rate, caller: str = "") -> None:
+        """Count one call. `caller` distinguishes the callers of a rate that is not shared by all.
 
         Raises:
             LimitExceeded: the rate is exceeded, or the store is not available.
         """
-        key = f"{tool} {rate.calls}/{rate.per:g}"
+        prefix = f"{tool} {rate.calls}/{rate.per:g}"
+        key = f"{prefix} {caller}" if caller else prefix
+        sweeps = bool(caller) and time.monotonic() - self._swept.get(prefix, -math.inf) > rate.per
 
         def insert(db: Transaction) -> float:
             """Return the seconds until a call is free; 0 if this one is counted."""
             now = self._tables.store.get_time(db)
-            db.execute("DELETE FROM rates WHERE key=? AND at<=?", (key, now - rate.per))
+            if sweeps:
+                # Not a range of keys: their order depends on the locale of the server.
+                values = (len(prefix) + 1, f"{prefix} ", len(key), now - rate.per)
+                db.execute("DELETE FROM rates WHERE substr(key, 1, ?)=? AND length(key)=? AND at<=?", values)
+            else:
+                db.execute("DELETE FROM rates WHERE key=? AND at<=?", (key, now - rate.per))
             [used, oldest] = db.execute("SELECT count(*), min(at) FROM rates WHERE key=?", (key,)).fetchone()
             if used >= rate.calls:
                 return float(max(oldest + rate.per - now, 0.001))
@@ -128,8 +139,10 @@ class StoredRates:
             retry_after = await self._tables.write(key, insert)
         except ConfigError as error:
             _log.warning("the rate of %s cannot be counted: %s", tool, error)
-            limit = f"rate of {rate.calls} calls per {rate.per:g} s, which cannot be counted now"
+            limit = f"rate of {rate.calls} calls per {rate.per:g} s{name_callers(rate)}, which cannot be counted now"
             raise LimitExceeded(tool, limit, "Try again later.", retryable=True) from error
+        if sweeps:
+            self._swept[prefix] = time.monotonic()
         if retry_after:
             raise make_rate_error(tool, rate, retry_after)
 

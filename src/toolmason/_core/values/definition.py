@@ -100,7 +100,7 @@ _OPTION_KINDS: Final = {
     **dict.fromkeys(("max_concurrency", "max_calls", "max_result_bytes", "memory"), (int, NoneType)),
     "lock": (str, NoneType),
     "rate": (Rate, NoneType),
-    "tags": (AbstractSet,),
+    **dict.fromkeys(("tags", "scopes"), (AbstractSet,)),
     "meta": (Mapping,),
 }
 
@@ -130,6 +130,8 @@ class ToolOptions(Value):
     """Finds out, from the arguments, whether an interrupted call completed. Must have no side effects."""
     enabled: bool | Callable[[Any], Any] = True
     """False to withhold the tool, or a predicate of the context that decides which callers have it."""
+    scopes: frozenset[str] = frozenset()
+    """Scopes that the caller needs, all of them. The context of a call has those of the caller, as `scopes`."""
     skip_permission: bool = False
     """True to exempt the tool from the toolbox's approval rule."""
     overrides_builtin: bool = False
@@ -182,6 +184,8 @@ class ToolOptions(Value):
             raise DefinitionError(f'extra={self.extra!r}: must be "ignore", "forbid" or "allow".')
         if not all(isinstance(tag, str) for tag in self.tags):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
             raise DefinitionError(f"tags={set(self.tags)!r}: must be strings.")
+        if wrong := [scope for scope in self.scopes if not is_scope(scope)]:
+            raise DefinitionError(f"scopes: {wrong[0]!r} must be text without spaces, quotes and backslashes.")
         if self.repeats not in ("detect", "allow"):
             raise DefinitionError(f'repeats={self.repeats!r}: must be "detect" or "allow".')
         if self.record not in (None, "none", "shape", "full"):
@@ -241,6 +245,11 @@ class ToolOptions(Value):
     def with_(self, **changes: Any) -> ToolOptions:
         """Return a copy with these fields changed."""
         return replace(self, **changes)
+
+
+def is_scope(text: Any) -> bool:
+    """Return True if a value is one scope of RFC 6749, section 3.3."""
+    return isinstance(text, str) and re.fullmatch(r"[!#-\[\]-~]+", text) is not None
 
 
 def _accepts(function: Any, count: int) -> bool:

@@ -17,9 +17,8 @@ from typing import Any, Final, Literal, cast
 from pydantic_core import from_json
 from typing_extensions import override
 
-from toolmason._text import ArgumentProblem, clip
+from toolmason._text import MAX_PROBLEMS_SHOWN, ArgumentProblem, clip
 from toolmason.errors import (
-    MAX_PROBLEMS_SHOWN,
     ApprovalDenied,
     ApprovalRequired,
     ExecutionError,
@@ -125,6 +124,8 @@ def make_error_data(error: ToolCallError, attempts: int = 1) -> dict[str, Any]:
         data["parameters"] = [problem.to_dict() for problem in error.problems[:MAX_PROBLEMS_SHOWN]]
     elif isinstance(error, LimitExceeded):
         data["limit"] = error.limit
+        if error.retry_after is not None:
+            data["retry_after"] = round(error.retry_after, 3)
     elif isinstance(error, ToolTimeout):
         data |= {"limit": error.limit, "seconds": error.seconds}
     return data
@@ -181,12 +182,16 @@ def _read_fields(kind: type[ToolError], data: Mapping[str, Any]) -> dict[str, An
         ]
         return {"problems": tuple(problems), "raw": None}
     if kind is ServerLimitExceeded:
-        return {"limit": _get_text(data, "limit"), "ends_run": False}
+        seconds = _get_seconds(data, "retry_after")
+        return {"limit": _get_text(data, "limit"), "ends_run": False, "retry_after": seconds}
     if kind is ServerTimeout:
-        seconds = data.get("seconds")
-        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        return {"seconds": seconds if is_number else 0.0, "limit": _get_text(data, "limit") or "timeout"}
+        return {"seconds": _get_seconds(data, "seconds") or 0.0, "limit": _get_text(data, "limit") or "timeout"}
     return {}
+
+
+def _get_seconds(data: Mapping[str, Any], name: str) -> float | None:
+    seconds = data.get(name)
+    return seconds if isinstance(seconds, int | float) and not isinstance(seconds, bool) else None
 
 
 def _get_text(data: Mapping[str, Any], name: str) -> str:

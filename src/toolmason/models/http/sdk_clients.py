@@ -18,8 +18,8 @@ from typing import Any, Final
 from typing_extensions import override
 
 from toolmason._services import Service, find_service
-from toolmason._wire import parse_retry_after
-from toolmason.errors import ConfigError, ModelError, is_retryable_status, safe_str
+from toolmason._wire import is_retryable_status, parse_retry_after
+from toolmason.errors import ConfigError, ModelError, safe_str
 from toolmason.models.http.redaction import find_client_secrets
 from toolmason.models.http.sender import get_origin, join_headers
 

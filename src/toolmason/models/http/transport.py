@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from pydantic_core import from_json, to_json
 
 from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API, ActiveSpan
-from toolmason._wire import parse_retry_after
-from toolmason.errors import ModelError, clip, is_retryable_status
+from toolmason._wire import is_retryable_status, parse_retry_after
+from toolmason.errors import ModelError, clip
 from toolmason.models.http.redaction import find_secrets
 from toolmason.models.http.sender import Endpoint, Retries, get_origin, join_headers
 from toolmason.models.http.sse import EventStream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -41,6 +41,13 @@ STATE_KEY_VARIABLE = "TOOLMASON_STATE_KEY"
 @click.option("--allowed-host", multiple=True, help="Host name that clients use. Can be repeated.")
 @click.option("--allowed-origin", multiple=True, help="Origin of web pages that may call. Can be repeated.")
 @click.option("--folder", type=click.Path(exists=True, file_okay=False), help="Folder to work in, instead of this one.")
+@click.option(
+    "--token",
+    "tokens",
+    multiple=True,
+    metavar="VARIABLE=USER",
+    help="Environment variable with a bearer token, and its user; scopes may follow. Can be repeated.",
+)
 @click.option("--replicas", is_flag=True, help="Other processes answer requests of the same clients.")
 @click.option("--reload", is_flag=True, help="Load the target again when one of its files changes.")
 @click.pass_context
@@ -56,8 +63,8 @@ def command(
 ) -> None:
     """Serve the tools of TARGET, or of installed plugins, over MCP until interrupted.
 
-    Over HTTP, clients need a bearer token if the variable TOOLMASON_TOKEN is set. TOOLMASON_STATE_KEY is the key that
-    replicas share.
+    Over HTTP, clients need a bearer token if the variable TOOLMASON_TOKEN is set, or with --token. TOOLMASON_STATE_KEY
+    is the key that replicas share.
     """
     from toolmason.mcp_server.handlers import Handlers  # noqa: PLC0415 - 0.1 s at start-up, only for this command
     from toolmason.mcp_server.serve import LOOPBACK_NAMES, run_http, run_stdio  # noqa: PLC0415 - as above
@@ -96,13 +103,15 @@ def command(
 
 
 def _make_app(box: Toolbox, options: Mapping[str, Any]) -> McpApp:
-    from toolmason.mcp import asgi_app, token_is  # noqa: PLC0415 - 0.1 s at start-up, needed only by this command
+    from toolmason.mcp import asgi_app, tokens_from_env  # noqa: PLC0415 - 0.1 s at start-up, needed only by this command
 
-    token = os.environ.get(TOKEN_VARIABLE)
+    users = _parse_users(options["tokens"])
+    if os.environ.get(TOKEN_VARIABLE):
+        users.setdefault(TOKEN_VARIABLE, "token")
     given: dict[str, Any] = {
         "allowed_hosts": list(options["allowed_host"]),
         "allowed_origins": list(options["allowed_origin"]),
-        "auth": token_is(token) if token else None,
+        "auth": tokens_from_env(users) if users else None,
         "state_key": os.environ.get(STATE_KEY_VARIABLE),
         "replicas": options["replicas"],
     }
@@ -132,3 +141,15 @@ def watch_target(ctx: click.Context, handlers: Handlers, target: str | None) -> 
         echo(f"Not loaded again, so the tools from before stay: {to_line(problem)}", err=True)
 
     handlers.reload_with(Reloader(load, replace, report, target))
+
+
+def _parse_users(entries: Sequence[str]) -> dict[str, Any]:
+    """Return the users of the variables in `VARIABLE=USER SCOPE SCOPE`."""
+    users: dict[str, Any] = {}
+    for entry in entries:
+        variable, _, rest = entry.partition("=")
+        user, *scopes = rest.split() or [""]
+        if not variable or not user:
+            raise click.UsageError(f"Invalid --token {entry!r}. Write VARIABLE=USER, or 'VARIABLE=USER SCOPE SCOPE'.")
+        users[variable] = {"user": user, "scopes": tuple(scopes)}
+    return users
