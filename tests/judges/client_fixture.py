@@ -7,66 +7,71 @@ import asyncio
 import json
 import os
 import sys
-from urllib.parse import parse_qs, urlsplit
+import tempfile
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
-from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
-from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 
 from toolmason import McpServer, Toolbox
+from toolmason.mcp import FileTokens, OAuth, client_credentials, enterprise_identity, workload_identity
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "tools_call")
 CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}") or "{}")
-REDIRECT = "http://localhost:3000/callback"
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
 
 
-class Kept:
-    """Tokens, for as long as the process lives."""
-
-    def __init__(self, client=None):
-        self.tokens, self.client = None, client
-
-    async def get_tokens(self):
-        return self.tokens
-
-    async def set_tokens(self, tokens):
-        self.tokens = tokens
-
-    async def get_client_info(self):
-        return self.client
-
-    async def set_client_info(self, client_info):
-        self.client = client_info
+async def visit(address, code):
+    """A user who says yes at once: the browser goes where the authorization server sends it."""
+    del code
+    async with httpx2.AsyncClient() as client:
+        reply = await client.get(address, follow_redirects=False)
+    VISITS.append(asyncio.create_task(come_back(reply.headers["location"])))
 
 
-def oauth(url):
-    """A user who says yes at once: the authorization address is fetched, and its redirect read."""
-    answer = {}
+async def come_back(address):
+    async with httpx2.AsyncClient() as client:
+        await client.get(address)
 
-    async def redirect(address):
-        async with httpx2.AsyncClient() as client:
-            reply = await client.get(address, follow_redirects=False)
-        answer.update({key: values[0] for key, values in parse_qs(urlsplit(reply.headers["location"]).query).items()})
 
-    async def callback():
-        return AuthorizationCodeResult(code=answer.get("code"), state=answer.get("state"), iss=answer.get("iss"))
+VISITS = []
 
-    client = None
-    if "client_id" in CONTEXT:
-        client = OAuthClientInformationFull(
-            client_id=CONTEXT["client_id"],
-            client_secret=CONTEXT.get("client_secret"),
-            token_endpoint_auth_method="client_secret_basic",  # noqa: S106 - the name of a method
-            redirect_uris=[REDIRECT],
+
+async def find_issuer(url):
+    """What the administrator of a service knows: the authorization server of an MCP server."""
+    parts = urlsplit(url)
+    async with httpx2.AsyncClient() as client:
+        reply = await client.get(f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path}")
+        return reply.json()["authorization_servers"][0]
+
+
+async def make_auth(url):
+    """The credentials of a scenario."""
+    name = SCENARIO.removeprefix("auth/")
+    if name == "client-credentials-basic":
+        return client_credentials(url, CONTEXT["client_id"], CONTEXT["client_secret"], issuer=await find_issuer(url))
+    if name == "client-credentials-jwt":
+        key, algorithm = CONTEXT["private_key_pem"], CONTEXT["signing_algorithm"]
+        issuer = await find_issuer(url)
+        return client_credentials(url, CONTEXT["client_id"], issuer=issuer, private_key=key, algorithm=algorithm)
+    if name == "wif-jwt-bearer":
+        token = CONTEXT["valid_jwt"]
+        return workload_identity(url, CONTEXT["client_id"], lambda audience: token, issuer=await find_issuer(url))
+    if name == "enterprise-managed-authorization":
+        return enterprise_identity(
+            url,
+            CONTEXT["client_id"],
+            CONTEXT["client_secret"],
+            issuer=await find_issuer(url),
+            id_token=lambda: CONTEXT["idp_id_token"],
+            idp_token_endpoint=CONTEXT["idp_token_endpoint"],
+            idp_client_id=CONTEXT["idp_client_id"],
         )
-    metadata = OAuthClientMetadata(
-        client_name="toolmason-conformance",
-        redirect_uris=[REDIRECT],
-        grant_types=["authorization_code", "refresh_token"],
-        response_types=["code"],
-    )
-    return OAuthClientProvider(url, metadata, Kept(client), redirect, callback, client_metadata_url=DOCUMENT)
+    known = {name: CONTEXT[name] for name in ("client_id", "client_secret", "issuer") if name in CONTEXT}
+    tokens = FileTokens(Path(tempfile.mkdtemp()) / "tokens.json", url)
+    document = DOCUMENT if not known else None
+    dpop = name.startswith("dpop")
+    return OAuth(sign_in=visit, client_metadata_url=document, tokens=tokens, dpop=dpop, **known)
 
 
 def accepted(question):
@@ -119,7 +124,7 @@ async def play(box):  # noqa: C901, PLR0912 - one branch for each scenario
 
 async def main():
     url = sys.argv[-1]
-    auth = oauth(url) if SCENARIO.startswith("auth/") else None
+    auth = await make_auth(url) if SCENARIO.startswith("auth/") else None
     server = McpServer.http("suite", url, auth=auth, connect_timeout=30, timeout=30, required=True)
     async with Toolbox(server, on_elicit=accepted, on_sample=sampled) as box:
         await play(box)

@@ -12,7 +12,8 @@ from mcp.shared.auth import OAuthToken
 from adversaries.raw_http import served
 from toolmason import McpServer, Toolbox
 from toolmason.errors import ConfigError
-from toolmason.mcp_client.oauth import FileTokens, client_credentials
+from toolmason.mcp_client.auth.oauth import client_credentials
+from toolmason.mcp_client.auth.token_files import FileTokens
 
 
 async def test_wanting_authorization_is_a_state():
@@ -64,7 +65,7 @@ async def test_servers_that_share_a_file_lose_nothing_to_each_other(tmp_path):
 WRITER = """
 import asyncio, sys
 from mcp.shared.auth import OAuthToken
-from toolmason.mcp_client.oauth import FileTokens
+from toolmason.mcp_client.auth.token_files import FileTokens
 
 class Halting(FileTokens):
     def _replace_file(self, data):

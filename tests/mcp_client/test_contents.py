@@ -5,8 +5,8 @@ import pytest
 from adversaries.raw_http import served
 from toolmason import Audio, EmbeddedResource, Image, McpServer, ResourceLink, Text, Toolbox, ToolContext, tool
 from toolmason.errors import ConfigError, DefinitionError
+from toolmason.mcp_client.auth.token_files import FileTokens
 from toolmason.mcp_client.lists.pins import read_approved
-from toolmason.mcp_client.oauth import FileTokens
 
 IMAGE = {"type": "image", "data": "AAEC", "mimeType": "image/png"}
 

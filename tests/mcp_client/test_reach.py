@@ -15,7 +15,8 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.shared.auth import OAuthClientMetadata
 
 from adversaries.raw_http import served
-from toolmason.mcp_client.oauth import FileTokens, client_credentials
+from toolmason.mcp_client.auth.oauth import client_credentials
+from toolmason.mcp_client.auth.token_files import FileTokens
 from toolmason.mcp_client.transport.http import BoundedTransport
 from toolmason.mcp_client.transport.ssrf import classify_address, resolve_allowed
 

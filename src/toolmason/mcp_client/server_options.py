@@ -15,6 +15,7 @@ from toolmason._core.define.context import ToolContext
 from toolmason._core.values.policy import INHERIT, Inherit, Timeout, check_kinds
 from toolmason._secrets import remember_secrets
 from toolmason.errors import DefinitionError
+from toolmason.mcp_client.auth.oauth import OAuth
 
 AuthCallback: TypeAlias = Callable[[ToolContext[Any]], "str | Mapping[str, str] | Awaitable[Any] | None"]
 """Function of a call's context that returns a bearer token, headers, or None."""
@@ -69,7 +70,8 @@ class ServerSpec:
     url: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] | None = field(default=None, repr=False)
     auth: Any = field(default=None, repr=False)
-    """A function of the context (see `AuthCallback`), or an `httpx2.Auth` such as the SDK's OAuth provider."""
+    """A function of the context (see `AuthCallback`), `"oauth"` or `OAuth(...)` for a sign-in, or an `httpx2.Auth` such
+    as that of `client_credentials`."""
     target: Any = field(default=None, repr=False)
     """Toolbox or server object, for a server in memory."""
     required: bool = False
@@ -158,13 +160,14 @@ class ServerSpec:
             )
 
     def _check_auth(self) -> None:
-        if not callable(self.auth) and not hasattr(self.auth, "auth_flow"):
+        signs_in = isinstance(self.auth, OAuth) or self.auth == "oauth"
+        if not callable(self.auth) and not hasattr(self.auth, "auth_flow") and not signs_in:
             # Show only the type: the value may be a secret.
             raise DefinitionError(
                 f"Server {self.name!r}: auth= is a {type(self.auth).__name__}. Pass a function of the context that "
                 'returns a token, or headers={"Authorization": …}.'
             )
-        if self.kind != "http" and hasattr(self.auth, "auth_flow"):
+        if self.kind != "http" and (signs_in or hasattr(self.auth, "auth_flow")):
             raise DefinitionError(
                 f"Server {self.name!r}: auth= signs HTTP requests, but the server does not use HTTP. "
                 "Pass a function of the context."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from toolmason._core.define.decorators import show_keywords
 from toolmason._core.remote.protocol import Remote, ServerRequestHandlers
 from toolmason._explain import explain_arguments
 from toolmason.errors import ConfigError, DefinitionError
+from toolmason.mcp_client.auth.oauth import OAuth
 from toolmason.mcp_client.server_options import AuthCallback, ServerOptions, ServerSpec
 
 
@@ -65,7 +66,10 @@ class McpServer(ServerSpec):
         auth: Any = None,
         **options: Unpack[ServerOptions],
     ) -> McpServer:
-        """Return a server that is reached over HTTP, with the older SSE transport as fallback on HTTP 404 or 405."""
+        """Return a server that is reached over HTTP, with the older SSE transport as fallback on HTTP 404 or 405.
+
+        `auth="oauth"` uses the sign-in of `toolmason mcp login`; see `OAuth` for more.
+        """
         return cls(name, "http", url=url, headers=headers or {}, auth=auth, **options)
 
     @classmethod
@@ -115,7 +119,9 @@ class McpServer(ServerSpec):
             raise ImportError("MCP servers need the SDK: pip install 'toolmason[mcp]'") from missing
         from toolmason.mcp_client.connection import Connection  # noqa: PLC0415 - takes half a second to import
 
-        return Connection(self, handlers)
+        auth = OAuth() if self.auth == "oauth" else self.auth
+        server = replace(self, auth=auth.make_provider(self.url or "")) if isinstance(auth, OAuth) else self
+        return Connection(server, handlers)
 
 
 def _read_settings(config: Config | Mapping[str, Any] | str | Path) -> Sequence[ServerSettings]:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason.errors import ConfigError
-from toolmason.mcp_client.oauth import MemoryTokens
+from toolmason.mcp_client.auth.token_files import MemoryTokens
 from toolmason.ui.page import Page
 from toolmason.ui.server_entries import find_server
 

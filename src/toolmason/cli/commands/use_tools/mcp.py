@@ -25,6 +25,7 @@ from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load
 from toolmason.cli.commands.check_tools.diff import print_server_changes
 from toolmason.cli.commands.use_tools.call import call_options, use_entry
 from toolmason.cli.commands.use_tools.list import print_box
+from toolmason.cli.commands.use_tools.login import login, logout, status, use_sign_ins
 from toolmason.cli.main import DRIFT, NOT_FOUND, TOOL_ERROR, SuggestingGroup, examples
 from toolmason.cli.output import echo, print_json
 from toolmason.cli.targets import connect_servers, fail, fail_if_down
@@ -34,7 +35,9 @@ from toolmason.mcp_client.source import McpServer
 
 Command: TypeAlias = Callable[..., Any]
 ServerList: TypeAlias = Sequence[McpServer]
-_SIGN_IN_HINT: Final = "Add --token-env VARIABLE, or --header 'Authorization: Bearer …'."
+_SIGN_IN_HINT: Final = (
+    "Sign in with `toolmason mcp login`, or add --token-env VARIABLE or --header 'Authorization: Bearer …'."
+)
 
 
 def with_server_options(function: Command) -> Command:
@@ -70,7 +73,7 @@ def with_server_options(function: Command) -> Command:
             servers = [_find_server(word, config)]
         else:
             servers = load_configured(config)
-        return function(servers=servers, **options)
+        return function(servers=use_sign_ins(servers), **options)
 
     decorated: Command = wrapper
     return decorated
@@ -130,6 +133,10 @@ def load_configured(config: str | None) -> ServerList:
 )
 def command() -> None:
     """Inspect MCP servers and use their tools."""
+
+
+for sign_in_command in (login, logout, status):
+    command.add_command(sign_in_command)
 
 
 @command.command(
