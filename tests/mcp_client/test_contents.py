@@ -191,6 +191,7 @@ def test_a_lock_that_cannot_be_read_is_said(tmp_path):
 async def test_tokens_can_be_forgotten(tmp_path):
     store = FileTokens(tmp_path / "tokens.json", "crm")
     (tmp_path / "tokens.json").write_text('{"crm": {"tokens": {"access_token": "t", "token_type": "Bearer"}}}')
+    (tmp_path / "tokens.json").chmod(0o600)
 
     before = await store.get_tokens()
     store.forget()

@@ -1,7 +1,6 @@
 """A person signs in to a server with OAuth, against the SDK's own authorization server."""
 
 import asyncio
-import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -67,15 +66,16 @@ async def test_the_word_oauth_uses_the_tokens_of_the_user(servers, monkeypatch, 
 
 
 async def test_an_expired_token_is_refreshed_at_its_authorization_server_after_a_restart(servers, path):
-    servers.provider.expires_in = 0
     await call(toolbox(servers, path, sign_in=servers.say_yes))
+    await FileTokens(path, servers.url).save(expires_at=1.0)
     servers.provider.tokens.clear()
     servers.provider.requests.clear()
 
     result, _ = await call(toolbox(servers, path))
 
     assert result.text == "ada"
-    assert [form["grant_type"] for name, form in servers.provider.requests if name == "/token"][0] == "refresh_token"
+    grants = [form["grant_type"] for name, form in servers.provider.requests if name == "/token"]
+    assert grants == ["refresh_token"]
     assert len(servers.shown) == 1
 
 
@@ -174,8 +174,9 @@ async def test_an_answer_of_another_issuer_is_refused(servers, path, issuer):
 
 async def test_an_answer_with_another_state_does_not_end_the_sign_in(servers, path):
     async def visit(address: str, code: str) -> None:
-        import httpx2
         from urllib.parse import parse_qs, urlsplit
+
+        import httpx2
 
         back = parse_qs(urlsplit(address).query)["redirect_uri"][0]
 
@@ -296,7 +297,7 @@ async def test_a_file_that_others_can_read_is_not_used(tmp_path, mode):
 async def test_the_folder_of_the_tokens_is_private(tmp_path):
     await FileTokens(tmp_path / "new" / "tokens.json", "x").save(a=1)
 
-    assert stat.S_IMODE(os.stat(tmp_path / "new").st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize(

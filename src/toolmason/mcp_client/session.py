@@ -188,7 +188,7 @@ class UpstreamSession:
         else:
             reason = format_reason(error)
         if status in (401, 403) or isinstance(error, OAuthFlowError):
-            detail = f": {reason}" if isinstance(error, OAuthFlowError) else ""
+            detail = f": {reason.removeprefix('OAuthFlowError: ')}" if isinstance(error, OAuthFlowError) else ""
             reason = f"the server requires authorization (HTTP {status or 401}){detail}"
             return RemoteError(self.server.name, "authorize", reason)
         if status is not None and f"{status}" not in reason:

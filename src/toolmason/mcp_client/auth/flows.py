@@ -90,7 +90,7 @@ class DrivenFlow(RedirectAwareAuth):
     ) -> httpx2.Request | None:
         """Return a request to send before the flow goes on with its response, or None."""
         del request, sent, response
-        return None  # noqa: RET501 - a provider may return one
+        return None
 
     def _end(self) -> None:
         """Release what the flow holds."""
