@@ -20,7 +20,15 @@ FEWEST_LETTERS = 6
 """A heading with fewer says nothing that a reader could search for."""
 
 BUILT_IN = {name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)}
-OTHERS = {"FrozenInstanceError", "ServerFailure", "SystemExit", "UnreadableBody", "UnusablePart", "UsageError"}
+OTHERS = {
+    "FrozenInstanceError",
+    "OAuthFlowError",
+    "ServerFailure",
+    "SystemExit",
+    "UnreadableBody",
+    "UnusablePart",
+    "UsageError",
+}
 OURS = set(errors.__all__)
 RAISED = OURS | BUILT_IN | OTHERS
 """Calls of these build an error, or a part of one."""

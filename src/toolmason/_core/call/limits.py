@@ -32,8 +32,6 @@ REJECTIONS_BEFORE_END: Final = 2
 """Number of times that a run rejects the same invalid call or unknown name. The next one ends the run."""
 _MAX_REJECTED: Final = 1000
 """Maximum number of rejected calls that a run remembers; the oldest is forgotten first."""
-MAX_RATED_CALLERS: Final = 100_000
-"""Maximum number of callers that a rate distinguishes at a time; the one with the oldest call is forgotten first."""
 _MAX_KEY_CHARS: Final = 256
 """Maximum length of arguments that are kept to recognize a repeated call; of longer ones, a hash is kept."""
 
@@ -66,6 +64,10 @@ class RateLimiter:
                 len(self._callers) > MAX_RATED_CALLERS
             ):
                 del self._callers[oldest]
+
+
+MAX_RATED_CALLERS: Final = 100_000
+"""Maximum number of callers that a rate distinguishes at a time; the one with the oldest call is forgotten first."""
 
 
 def make_caller_key(rate: Rate, context: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,12 @@ from toolmason.errors import ConfigError
 
 ENVIRONMENT_PREFIX: Final = "TOOLMASON_"
 """Prefix of environment variables: `TOOLMASON_ENGINE__CALL_TIMEOUT` sets the key `engine.call_timeout`."""
+
+
+def get_state_folder() -> Path:
+    """Return the folder with files that all programs of the user share."""
+    folder = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".local" / "state"
+    return Path(folder) / "toolmason"
 
 
 class ConfigEntry(NamedTuple):

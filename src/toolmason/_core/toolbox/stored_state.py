@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from pydantic_core import from_json, to_json
 
 from toolmason._core.call.limits import make_rate_error, name_callers
+from toolmason._core.config.layers import get_state_folder
 from toolmason._core.values.policy import Rate
 from toolmason._store.sqlite_store import SqliteStore
 from toolmason._store.store import Store, Tables, Transaction
@@ -43,7 +44,7 @@ class ApprovalLedger:
         store = self._store
         if store is None:
             try:
-                store = _get_shared_path()
+                store = get_state_folder() / "approvals.db"
                 _make_folder(store)
                 if not os.access(store if store.exists() else store.parent, os.W_OK):
                     raise PermissionError(f"{str(store)!r} is read-only")
@@ -59,11 +60,6 @@ class ApprovalLedger:
             return bool(user) and known_user == user
 
         return _transact(store, token, insert)
-
-
-def _get_shared_path() -> Path:
-    folder = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".local" / "state"
-    return Path(folder) / "toolmason" / "approvals.db"
 
 
 class StoredDecisions:

@@ -25,14 +25,14 @@ from toolmason.mcp_client.auth.loopback import SIGN_IN_SECONDS, LoopbackCallback
 from toolmason.mcp_client.auth.proofs import Proofs
 from toolmason.mcp_client.auth.token_files import FileTokens
 
-DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
-MAX_DEVICE_SECONDS: Final = 900.0
-"""Time for the user to sign in on another device."""
-MAX_POLL_SECONDS: Final = 60.0
 MAX_NONCE_REPEATS: Final = 2
 """Repeats of one request because its server wants a nonce."""
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
+DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
+MAX_DEVICE_SECONDS: Final = 900.0
+"""Time for the user to sign in on another device."""
+MAX_POLL_SECONDS: Final = 60.0
 Show = Callable[[str, str], Awaitable[None]]
 """Shows the user an address to visit, and the code to enter there; the code is empty if none is needed."""
 
@@ -210,7 +210,7 @@ class SignIn(DrivenFlow, OAuthClientProvider):
 
     @override
     async def _initialize(self) -> None:
-        """Load the stored tokens, and where they are refreshed: the SDK would ask the user again after a restart."""
+        """Load the stored tokens and the server that refreshes them: the SDK would ask the user after each restart."""
         await super()._initialize()
         self.context.token_expiry_time = self.storage.load("expires_at")
         if self.context.oauth_metadata is None and (server := self.storage.load("server")) is not None:
@@ -287,9 +287,11 @@ class SignIn(DrivenFlow, OAuthClientProvider):
         if response.status_code != _UNAUTHORIZED and not is_step_up:
             return
         if self._options.show is None:
-            scope = extract_field_from_www_auth(response, "scope") if is_step_up else None
-            why = f"it asks for the scope {clip(scope)!r}" if scope else "you are not signed in"
-            raise OAuthFlowError(f"{why}. Run `toolmason mcp login {clip(self.context.server_url, 200)}`")
+            command = f"toolmason mcp login {clip(self.context.server_url, 200)}"
+            if is_step_up:
+                scope = clip(extract_field_from_www_auth(response, "scope") or "")
+                raise OAuthFlowError(f"the tokens lack the scope {scope!r}. Run `{command}`")
+            raise OAuthFlowError(f"you are not signed in. Run `{command}`")
         if self._options.device or self._callback is not None:
             return
         client = self.context.client_info

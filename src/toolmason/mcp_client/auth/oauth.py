@@ -35,8 +35,8 @@ class OAuth:
     """
 
     sign_in: bool | Callable[[str, str], Any] = False
-    """True to open the browser, or print the address, if there is no token. A function gets the address and the code to
-    enter there, which is empty without `device`."""
+    """True to open the browser, or print the address, if no token is stored. A function gets the address and the code
+    to enter there, which is empty without `device`."""
     device: bool = False
     """True to sign in on another device, with a code, if the authorization server offers it."""
     scopes: Sequence[str] = ()
@@ -90,7 +90,7 @@ def show_address(address: str, code: str) -> None:
     """Print an address on standard error, and open it in a browser if there is a screen."""
     enter = f" and enter the code {code}" if code else ""
     print(f"To sign in, open {address}{enter}", file=sys.stderr, flush=True)  # noqa: T201 - the user has to see it
-    # On a machine without a screen, a text browser would take over the terminal.
+    # On a machine without a screen, a browser for terminals would take over this one.
     names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     if sys.platform in ("win32", "darwin") or any(os.environ.get(name) for name in names):
         webbrowser.open(address)
@@ -138,7 +138,7 @@ def client_credentials(  # noqa: PLR0913 - one parameter for each option
     server says.
 
     Raises:
-        ConfigError: there is no secret and no key, or both.
+        ConfigError: neither a secret nor a key is given, or both are.
         ImportError: the MCP SDK is not installed.
     """
     if (client_secret is None) == (private_key is None):

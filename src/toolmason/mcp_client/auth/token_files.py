@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
+from toolmason._core.config.layers import get_state_folder
 from toolmason.errors import ConfigError
 
 if TYPE_CHECKING:  # imported on first use, so that `help(toolmason.mcp)` works without the SDK
@@ -33,8 +34,7 @@ def import_sdk(module: str) -> Any:
 
 def get_token_path() -> Path:
     """Return the path of the file with the tokens of the user."""
-    folder = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".local" / "state"
-    return Path(folder) / "toolmason" / "tokens.json"
+    return get_state_folder() / "tokens.json"
 
 
 class FileTokens:
@@ -143,7 +143,7 @@ def _read_private(path: Path) -> str:
         if sys.platform != "win32" and (found.st_uid != os.getuid() or found.st_mode & 0o077):
             raise PermissionError("other users can read or change the file")
         if found.st_size > MAX_FILE_BYTES:
-            raise ValueError("too large")
+            raise ValueError("the file with the tokens is too large")
         return file.read(MAX_FILE_BYTES)
 
 
