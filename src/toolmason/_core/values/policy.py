@@ -203,15 +203,16 @@ class Rate(Value):
 
     calls: int
     per: float = 1.0
-    by: tuple[str, ...] = ()
-    """Keys of the context, such as `("user",)`: callers with other values have a rate of their own."""
+    by: str | tuple[str, ...] = ()
+    """Keys of the context, such as `"user"`: callers with other values have a rate of their own. Stored as a tuple."""
 
     @explain_arguments
     def __post_init__(self) -> None:
-        if isinstance(self.by, str):
-            object.__setattr__(self, "by", (self.by,))
-        if not isinstance(self.by, tuple) or not all(isinstance(key, str) and key for key in self.by):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
-            raise DefinitionError(f"Rate(by={self.by!r}): must be a key of the context, or a tuple of keys.")
+        given: Any = self.by
+        keys = (given,) if isinstance(given, str) else given
+        if not isinstance(keys, tuple) or not all(isinstance(key, str) and key for key in keys):
+            raise DefinitionError(f"Rate(by={given!r}): must be a key of the context, or a tuple of keys.")
+        object.__setattr__(self, "by", keys)
         if self.calls < 1 or not self.per > 0:
             raise DefinitionError(
                 f"Rate({self.calls!r}, per={self.per!r}): calls must be at least 1, and per must be positive."
