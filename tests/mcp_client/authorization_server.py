@@ -3,6 +3,7 @@
 The user says yes on a page with a button. The SDK has no sign-in on another device, so that part is added here.
 """
 
+import base64
 import json
 import secrets
 import threading
@@ -158,7 +159,9 @@ def make_app(provider: Provider) -> Any:
             return
         body = (await receive()).get("body", b"") if scope["method"] == "POST" else b""
         form = {name: values[0] for name, values in parse_qs(body.decode("latin-1")).items()}
-        provider.requests.append((scope["path"], form))
+        credentials = dict(scope["headers"]).get(b"authorization", b"").removeprefix(b"Basic ")
+        known = {"authorization": base64.b64decode(credentials).decode()} if credentials else {}
+        provider.requests.append((scope["path"], {**form, **known}))
         if scope["path"].startswith("/.well-known/oauth-authorization-server"):
             await JSONResponse(make_metadata(provider))(scope, receive, send)
         elif scope["path"] == "/token" and form.get("grant_type") == DEVICE_GRANT:

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.shared.auth import OAuthClientInformationFull
 
 from mcp_client.authorization_server import protected
 from toolmason import McpServer, Toolbox
 from toolmason.errors import ConfigError, DefinitionError
 from toolmason.mcp import FileTokens, OAuth
 from toolmason.mcp_client.auth.loopback import LoopbackCallback
+from ui.oauth_server import find_port
 
 
 @pytest.fixture
@@ -146,6 +148,26 @@ async def test_an_authorization_server_without_devices_is_named(servers, path):
     assert "the authorization server offers no sign-in on another device" in error
 
 
+async def test_a_user_is_not_asked_again_for_a_token_that_the_server_rejects(servers, path):
+    servers.provider.verify = lambda token: None
+    with protected() as others:
+        others.provider.issue = servers.provider.issue  # its tokens are of another server
+        _, error = await call(toolbox(others, path, sign_in=others.say_yes))
+
+    assert "the server rejects the token that its authorization server has just issued" in error
+    assert len(others.shown) == 1
+
+
+async def test_a_secret_is_not_sent_to_the_issuer_of_older_tokens(servers, path):
+    await call(toolbox(servers, path, sign_in=servers.say_yes))
+    await FileTokens(path, servers.url).save(expires_at=1.0)
+    options = {"client_id": "known", "client_secret": "a-secret-of-a-client", "issuer": "https://login.example.com"}
+
+    await call(toolbox(servers, path, **options))
+
+    assert "a-secret-of-a-client" not in str(servers.provider.requests)
+
+
 # --- attacks -----------------------------------------------------------------------------------
 
 
@@ -214,12 +236,25 @@ async def test_a_token_of_one_server_is_not_sent_to_another(servers, path):
     assert "you are not signed in" in error
 
 
-async def test_a_secret_is_sent_to_its_issuer_only(servers, path):
-    options = {"client_id": "known", "client_secret": "a-secret-of-a-client", "issuer": "https://login.example.com"}
+@pytest.mark.parametrize("is_own", [True, False], ids=["its own", "another"])
+async def test_a_secret_is_sent_to_its_issuer_only(servers, path, is_own):
+    secret, port, issuer = (
+        "a-secret-of-a-client",
+        find_port(),
+        servers.provider.address if is_own else "https://login.example.com",
+    )
+    servers.provider.clients["known"] = OAuthClientInformationFull(
+        client_id="known",
+        client_secret=secret,
+        redirect_uris=[f"http://127.0.0.1:{port}/callback"],
+        token_endpoint_auth_method="client_secret_basic",  # noqa: S106 - the name of a method
+    )
+    options = {"client_id": "known", "client_secret": secret, "issuer": issuer, "port": port}
 
-    await call(toolbox(servers, path, sign_in=servers.say_yes, **options))
+    result, _ = await call(toolbox(servers, path, sign_in=servers.say_yes, **options))
 
-    assert "a-secret-of-a-client" not in str(servers.provider.requests)
+    assert (secret in str(servers.provider.requests)) is is_own
+    assert result.text == "ada"
 
 
 async def get(address: str, request: bytes) -> bytes:

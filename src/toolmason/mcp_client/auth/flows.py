@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,7 +12,7 @@ import httpx2
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider, PrivateKeyJWTOAuthProvider
 from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
-from mcp.client.auth.utils import extract_field_from_www_auth, union_scopes
+from mcp.client.auth.utils import extract_field_from_www_auth, issuers_match, union_scopes
 from mcp.shared._httpx_utils import RedirectAwareAuth
 from mcp.shared.auth import JWT_BEARER_GRANT_TYPE, OAuthClientInformationFull, OAuthClientMetadata, OAuthMetadata
 from pydantic import AnyUrl, ValidationError
@@ -22,6 +21,7 @@ from typing_extensions import override
 
 from toolmason._text import clip
 from toolmason.mcp_client.auth.loopback import SIGN_IN_SECONDS, LoopbackCallback
+from toolmason.mcp_client.auth.oauth import OAuth
 from toolmason.mcp_client.auth.proofs import Proofs
 from toolmason.mcp_client.auth.token_files import FileTokens
 
@@ -173,25 +173,10 @@ class AssertionLogin(DrivenFlow, IdentityAssertionOAuthProvider):
 # --- people ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SignInOptions:
-    """Options of a sign-in; see `OAuth`."""
-
-    client_id: str | None
-    client_secret: str | None
-    client_metadata_url: str | None
-    issuer: str | None
-    scopes: Sequence[str]
-    port: int
-    device: bool
-    show: Show | None
-    """None if the user cannot be asked."""
-
-
 class SignIn(DrivenFlow, OAuthClientProvider):
     """Sign-in by a person, whose tokens are stored and refreshed."""
 
-    def __init__(self, url: str, options: SignInOptions, storage: FileTokens) -> None:
+    def __init__(self, url: str, options: OAuth, storage: FileTokens, show: Show | None) -> None:
         grants = ["authorization_code", "refresh_token", *([DEVICE_GRANT] if options.device else [])]
         metadata = OAuthClientMetadata(
             client_name="Toolmason",
@@ -202,6 +187,10 @@ class SignIn(DrivenFlow, OAuthClientProvider):
         )
         super().__init__(url, metadata, storage, self._visit, self._wait, options.client_metadata_url)
         self.storage, self._options, self._issuer = storage, options, options.issuer
+        self._show = show
+        """None if the user cannot be asked."""
+        self._is_untried = False
+        """True if the server has not answered a request with the new token yet."""
         self._callback: LoopbackCallback | None = None
         self._state = ""
         self._device_endpoint = ""
@@ -215,9 +204,13 @@ class SignIn(DrivenFlow, OAuthClientProvider):
         self.context.token_expiry_time = self.storage.load("expires_at")
         if self.context.oauth_metadata is None and (server := self.storage.load("server")) is not None:
             try:
-                self.context.oauth_metadata = OAuthMetadata.model_validate(server)
+                metadata = OAuthMetadata.model_validate(server)
             except ValidationError:
-                self.context.clear_tokens()
+                metadata = None
+            if metadata is None or (self._issuer and not issuers_match(str(metadata.issuer), self._issuer)):
+                self.context.clear_tokens()  # a refresh would send the secret to another server
+            else:
+                self.context.oauth_metadata = metadata
         if self._options.client_id is not None:
             secret = self._options.client_secret
             self.context.client_info = OAuthClientInformationFull(
@@ -233,6 +226,7 @@ class SignIn(DrivenFlow, OAuthClientProvider):
     @override
     async def _handle_token_response(self, response: httpx2.Response) -> None:
         await super()._handle_token_response(response)
+        self._is_untried = True
         if (metadata := self.context.oauth_metadata) is not None:
             await self.storage.save(server=metadata.model_dump(mode="json", exclude_none=True))
 
@@ -251,7 +245,7 @@ class SignIn(DrivenFlow, OAuthClientProvider):
     @override
     def _may_renew(self, request: httpx2.Request, response: httpx2.Response) -> bool:
         tokens = self.context.current_tokens
-        if response.status_code != _UNAUTHORIZED or tokens is None:
+        if response.status_code != _UNAUTHORIZED or tokens is None or self._is_untried:
             return False
         if not request.headers.get("Authorization", "").endswith(f" {tokens.access_token}"):
             return True  # another request has got a new one meanwhile
@@ -282,11 +276,14 @@ class SignIn(DrivenFlow, OAuthClientProvider):
         Raises:
             OAuthFlowError: the user cannot be asked.
         """
+        if response.status_code == _UNAUTHORIZED and self._is_untried:
+            raise OAuthFlowError("the server rejects the token that its authorization server has just issued")
+        self._is_untried = False
         error = extract_field_from_www_auth(response, "error")
         is_step_up = response.status_code == _FORBIDDEN and error == "insufficient_scope"
         if response.status_code != _UNAUTHORIZED and not is_step_up:
             return
-        if self._options.show is None:
+        if self._show is None:
             command = f"toolmason mcp login {clip(self.context.server_url, 200)}"
             if is_step_up:
                 scope = clip(extract_field_from_www_auth(response, "scope") or "")
@@ -317,10 +314,10 @@ class SignIn(DrivenFlow, OAuthClientProvider):
 
     async def _visit(self, address: str) -> None:
         parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or self._options.show is None:
+        if parts.scheme not in ("http", "https") or self._show is None:
             raise OAuthFlowError(f"the authorization server names no web address to sign in: {clip(address)}")
         self._state = parse_qs(parts.query)["state"][-1]
-        await self._options.show(address, "")
+        await self._show(address, "")
 
     async def _wait(self) -> AuthorizationCodeResult:
         assert self._callback is not None  # noqa: S101 - opened before the flow gets here
@@ -356,7 +353,7 @@ class SignIn(DrivenFlow, OAuthClientProvider):
     async def _start_polling(self, response: httpx2.Response) -> httpx2.Request:
         found = _parse_object(response)
         address = found.get("verification_uri_complete") or found.get("verification_uri")
-        code, show = found.get("user_code"), self._options.show
+        code, show = found.get("user_code"), self._show
         if not isinstance(address, str) or not isinstance(code, str) or not found.get("device_code") or show is None:
             raise OAuthFlowError(f"the authorization server gave no code for a device (HTTP {response.status_code})")
         if urlsplit(address).scheme not in ("http", "https"):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.values.policy import EngineSettings
@@ -71,19 +72,10 @@ class OAuth:
         Raises:
             ImportError: the MCP SDK is not installed.
         """
-        flows = _import_flows()
         show = self.sign_in if callable(self.sign_in) else show_address
-        options = flows.SignInOptions(
-            self.client_id,
-            self.client_secret,
-            self.client_metadata_url,
-            self.issuer,
-            tuple(self.scopes),
-            self.port,
-            self.device,
-            _make_async(show) if self.sign_in else None,
-        )
-        return _add_proofs(flows.SignIn(url, options, self.tokens or FileTokens(None, url)), dpop=self.dpop)
+        storage = self.tokens or FileTokens(None, url)
+        provider = _import_flows().SignIn(url, self, storage, _make_async(show) if self.sign_in else None)
+        return _add_proofs(provider, dpop=self.dpop)
 
 
 def show_address(address: str, code: str) -> None:
@@ -209,7 +201,8 @@ def enterprise_identity(  # noqa: PLR0913 - one parameter for each option
         ConfigError: the endpoint is not an https address.
         ImportError: the MCP SDK is not installed.
     """
-    if not idp_token_endpoint.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
+    parts = urlsplit(idp_token_endpoint)
+    if parts.scheme != "https" and (parts.scheme, parts.hostname) not in (("http", "127.0.0.1"), ("http", "localhost")):
         raise ConfigError(f"idp_token_endpoint={idp_token_endpoint!r}: must be an https address.")
     remember_secrets([{"client_secret": client_secret}, {"client_secret": idp_client_secret or ""}])
 
