@@ -10,11 +10,11 @@ from pydantic import BaseModel
 
 from chat.asgi_client import request
 from house.source import ROOT
-from toolmason import Allow, Toolbox, ToolCall, ToolContext, tool
+from toolmason import Allow, Rate, Toolbox, ToolCall, ToolContext, tool
 from toolmason.chat import Chat, Done, Event, Message, TextDelta, WindowMemory, load_event, sse
 from toolmason.chat.frontends import chat_app as served
 from toolmason.errors import ConfigError, ModelError
-from toolmason.mcp import token_is
+from toolmason.mcp import Bearer, token_is
 from toolmason.models import ModelReply
 from toolmason.testing import ScriptedModel
 
@@ -455,6 +455,15 @@ async def test_the_defaults_are_closed():
     assert (await request(app, asked("events"), origin="https://evil.example")).status == 403
     assert (await request(app, asked("events"), method="PUT")).status == 405
     assert (await request(app, b"x" * 5_000_000)).status == 413
+
+
+async def test_requests_of_a_user_beyond_the_rate_are_refused():
+    auth = Bearer(token_is("s" * 20, user="ada"), rate=Rate(1, per=60))
+    app = app_of(["x", "x"], auth=auth)
+
+    first, second = [await request(app, asked("events"), authorization=f"Bearer {'s' * 20}") for _ in range(2)]
+
+    assert (first.status, second.status) == (200, 429)
 
 
 async def test_a_token_is_needed_and_its_user_is_in_the_context():

@@ -122,6 +122,22 @@ async def test_a_tool_that_needs_another_scope_asks_for_it(servers, path):
     assert "notes%3Awrite" in servers.shown[1][0]
 
 
+async def test_a_client_with_a_metadata_document_registers_nothing(servers, path):
+    document, port = "https://app.example.com/client.json", find_port()
+    servers.provider.metadata["client_id_metadata_document_supported"] = True
+    servers.provider.clients[document] = OAuthClientInformationFull(
+        client_id=document,
+        redirect_uris=[f"http://127.0.0.1:{port}/callback"],
+        token_endpoint_auth_method="none",  # noqa: S106 - the name of a method
+    )
+
+    options = {"client_metadata_url": document, "port": port}
+    result, _ = await call(toolbox(servers, path, sign_in=servers.say_yes, **options))
+
+    assert result.text == "ada"
+    assert [*servers.provider.clients] == [document]
+
+
 async def test_a_user_signs_in_on_another_device(servers, path):
     result, _ = await call(toolbox(servers, path, sign_in=servers.say_yes, device=True))
 

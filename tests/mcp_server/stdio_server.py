@@ -17,6 +17,11 @@ async def echo(text: str) -> str:
     return text
 
 
+@tool(scopes=["notes:write"])
+async def guarded() -> str:
+    return "written"
+
+
 @tool
 def noisy() -> str:
     print("stray")  # noqa: T201 - it must not reach the wire
@@ -55,4 +60,4 @@ async def leave(kind: str) -> str:
 
 
 if __name__ == "__main__":
-    serve(Toolbox(echo, noisy, stuck, nap, ask, surrogate, leave), grace=float(os.environ.get("GRACE", "4")))
+    serve(Toolbox(echo, guarded, noisy, stuck, nap, ask, surrogate, leave), grace=float(os.environ.get("GRACE", "4")))

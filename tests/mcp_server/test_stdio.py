@@ -104,6 +104,30 @@ def test_a_stateless_client_calls_without_a_handshake(started_new):
         assert server.end() == 0
 
 
+def test_a_tool_with_scopes_is_refused_over_standard_streams(started):
+    with started() as server:
+        server.write(
+            line(
+                {
+                    "jsonrpc": "2.0",
+                    "id": 1,
+                    "method": "tools/call",
+                    "params": {
+                        "_meta": {**ENVELOPE, "scopes": ["notes:write"]},
+                        "name": "guarded",
+                        "arguments": {},
+                        "scopes": ["notes:write"],
+                    },
+                }
+            )
+        )
+
+        result = server.read()["result"]
+
+    assert result["isError"]
+    assert "the caller lacks the scope 'notes:write'" in result["content"][0]["text"]
+
+
 def test_a_client_with_a_handshake_lists_and_calls(started):
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     with started() as server:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import math
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic_core import to_json
 
+from toolmason._core.call.limits import RateLimiter, SharedRates, fingerprint
 from toolmason._core.run.execute import DeadlinePassed, await_with_timeout, call_user_function
 from toolmason._core.values.definition import is_scope
 from toolmason._core.values.policy import EngineSettings, Rate
@@ -20,7 +22,7 @@ from toolmason._explain import explain_arguments
 from toolmason._http.caller import ANONYMOUS, Identity, get_peer, make_identity
 from toolmason._secrets import remember_secrets
 from toolmason._wire import ByteBudget
-from toolmason.errors import ConfigError, InsufficientScope, RemoteError
+from toolmason.errors import ConfigError, InsufficientScope, LimitExceeded, RemoteError
 
 _log = logging.getLogger("toolmason.mcp_server")
 
@@ -149,6 +151,10 @@ class Guard:
     max_body_bytes: int = MAX_BODY_BYTES
     body_seconds: float = BODY_SECONDS
     verify_seconds: float = VERIFY_SECONDS
+    rates: SharedRates | None = None
+    """Rates that other processes share; None if those of this process are its own."""
+    _limiter: RateLimiter | None = field(init=False)
+    """Rate of the requests of each user, in this process."""
     unfinished: ByteBudget[asyncio.Timeout] = field(init=False)
     """Deadlines of the bodies that have not arrived completely."""
     _accepted: dict[tuple[bytes | None, bytes | None], bool] = field(default_factory=dict)
@@ -158,6 +164,8 @@ class Guard:
             max(MAX_UNFINISHED_BYTES, 4 * self.max_body_bytes), max(MAX_CLIENT_UNFINISHED_BYTES, self.max_body_bytes)
         )
         object.__setattr__(self, "unfinished", budget)
+        rate = None if self.bearer is None else self.bearer.rate
+        object.__setattr__(self, "_limiter", None if rate is None else RateLimiter(rate))
 
     def check_headers(self, headers: Headers, header_pairs: Sequence[tuple[bytes, bytes]]) -> ErrorResponse | None:
         """Return an error if the Host or Origin header is not allowed, else None."""
@@ -202,7 +210,7 @@ class Guard:
         return parts.scheme in ("http", "https") and bool(parts.netloc) and parts.netloc == own_host
 
     def identify(self, headers: Headers) -> Identity | ErrorResponse | str:
-        """Return the identity of the caller, an error, or the token if a function of the application checks it.
+        """Return the identity of the caller, an error, or the token if its check or its rate may take time.
 
         Without authentication, the caller is anonymous.
         """
@@ -211,7 +219,7 @@ class Guard:
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return self._make_unauthorized("A bearer token is required.", "")
-        if not isinstance(self.bearer.verify, SecretCheck):
+        if not isinstance(self.bearer.verify, SecretCheck) or self.bearer.rate is not None:
             return token.strip()
         return self._make_identity(self.bearer.verify(token.strip()), token.strip())
 
@@ -233,7 +241,22 @@ class Guard:
         except Exception as error:  # noqa: BLE001 - reject if in doubt; the message may contain the token
             _log.error("bearer token check failed: %s", type(error).__name__)
             verified = None
-        return self._make_identity(verified, token)
+        identity = self._make_identity(verified, token)
+        return identity if isinstance(identity, ErrorResponse) else await self._count(identity)
+
+    async def _count(self, identity: Identity) -> Identity | ErrorResponse:
+        """Count a request of a user. Return the user, or an error if there are too many."""
+        if self._limiter is not None:
+            caller = fingerprint("rate", identity.owner)
+            try:
+                if self.rates is None:
+                    self._limiter.count("The request", caller)
+                else:
+                    await self.rates.count("The request", self._limiter.rate, caller)
+            except LimitExceeded as error:
+                seconds = b"%d" % max(1, math.ceil(error.retry_after or 1))
+                return ErrorResponse(429, str(error), ((b"retry-after", seconds),))
+        return identity
 
     def _make_identity(self, verified: Any, token: str) -> Identity | ErrorResponse:
         if not verified:
@@ -344,6 +367,7 @@ def make_guard(
     allowed_origins: Sequence[str],
     auth: VerifyToken | Bearer | None,
     max_body_bytes: int,
+    rates: SharedRates | None = None,
 ) -> Guard:
     """Return the guard of a server with these options.
 
@@ -358,7 +382,7 @@ def make_guard(
             f"auth= is of type {type(auth).__name__!r}. Pass a function of the token: auth=token_is(secret)."
         )
     bearer = auth if auth is None or isinstance(auth, Bearer) else Bearer(auth)
-    return Guard(hosts, frozenset(origin.rstrip("/") for origin in origins), bearer, max_body_bytes)
+    return Guard(hosts, frozenset(origin.rstrip("/") for origin in origins), bearer, max_body_bytes, rates=rates)
 
 
 def check_size(option: str, size: Any) -> None:

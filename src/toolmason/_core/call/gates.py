@@ -152,11 +152,12 @@ async def check_caller(
 
 def find_missing_scopes(needed: frozenset[str], values: Mapping[str, Any]) -> list[str]:
     """Return the scopes that a tool needs and a caller lacks, sorted. `values` has those of the caller, as `scopes`."""
-    granted = values.get("scopes") if needed else None
+    granted: Any = values.get("scopes") if needed else None
     if isinstance(granted, str):
         granted = granted.split()
-    is_list = isinstance(granted, list | tuple | set | frozenset)
-    return sorted(needed.difference(scope for scope in granted if isinstance(scope, str)) if is_list else needed)
+    if not isinstance(granted, list | tuple | set | frozenset):
+        return sorted(needed)
+    return sorted(needed.difference(scope for scope in granted if isinstance(scope, str)))
 
 
 # --- counts and rates --------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs
 from pydantic_core import to_json
 
 from toolmason._core.define.context import ContextLike, ToolContext, make_context
+from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.messages import Message
 from toolmason._explain import explain_arguments
 from toolmason._http.caller import Identity, get_peer
@@ -435,5 +436,6 @@ def sse(  # noqa: PLR0913 - one parameter for each option
         raise ConfigError(f"sse({chat!r:.60}): pass a Chat.")
     if protocol not in _FRONTENDS:
         raise ConfigError(f"protocol={protocol!r}: must be one of {', '.join(_FRONTENDS)}.")
-    guard = make_guard(allowed_hosts, allowed_origins, auth, max_body_bytes)
+    rates = get_state(chat.box).calls.state.rates
+    guard = make_guard(allowed_hosts, allowed_origins, auth, max_body_bytes, rates)
     return ChatApp(chat, _FRONTENDS[protocol](), guard, make_context(context))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from importlib import import_module
@@ -14,9 +13,8 @@ from pydantic_core import to_json
 
 from toolmason._core.arguments.bind import LargeArguments, extract_structure
 from toolmason._core.call.approval import parse_key
-from toolmason._core.call.limits import RateLimiter, fingerprint
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
-from toolmason._core.values.policy import Inherit, Rate
+from toolmason._core.values.policy import Inherit
 from toolmason._http.caller import ANONYMOUS, Identity
 from toolmason._http.guard import (
     LOOPBACK_HOSTS,
@@ -35,7 +33,7 @@ from toolmason._http.guard import (
     send_json,
 )
 from toolmason._wire import LARGE_JSON_BYTES
-from toolmason.errors import ConfigError, LimitExceeded
+from toolmason.errors import ConfigError
 from toolmason.mcp_client.transport.framing import UnreadableMessage, find_id, parse_json, parse_large_json
 from toolmason.mcp_server.client_requests import Origin, RunningCall
 from toolmason.mcp_server.dispatch import EXCHANGE_KEY, Dispatcher, HttpExchange
@@ -70,8 +68,6 @@ class McpApp:
         self._max_sessions = max_sessions
         self.sessions = SessionTable(max_sessions, SESSION_IDLE_SECONDS)
         self.dispatcher = Dispatcher(self.handlers, self.sessions, guard.make_step_up if private else None)
-        self._requests = RateLimiter((guard.bearer and guard.bearer.rate) or Rate(1))
-        """Rate of the requests of each user; used if the guard has one."""
         self._max_direct_bytes = min(MAX_DIRECT_BYTES, guard.max_body_bytes)
         self._well_known = "/.well-known/oauth-protected-resource"
 
@@ -101,8 +97,6 @@ class McpApp:
             return None
         if self.guard.check_headers(headers, header_pairs) is not None:
             return None
-        if self.guard.bearer is not None and self.guard.bearer.rate is not None:
-            return None  # its rate may be counted in a store
         identity = ANONYMOUS if self.guard.bearer is None else self.guard.identify(headers)
         return HttpExchange(headers, header_pairs, identity) if isinstance(identity, Identity) else None
 
@@ -115,8 +109,6 @@ class McpApp:
             await self._handle_other_path(path, scope["method"], send)
             return None
         identity = refusal or (ANONYMOUS if self.guard.bearer is None else await self.guard.authenticate(headers))
-        if isinstance(identity, Identity) and self.guard.bearer is not None and self.guard.bearer.rate is not None:
-            identity = await self._count_request(identity, self.guard.bearer.rate) or identity
         if not isinstance(identity, Identity):
             await identity(send)
             return None
@@ -133,20 +125,6 @@ class McpApp:
         exchange = HttpExchange(headers, header_pairs, identity, body, data)
         self.dispatcher.start(exchange)
         return exchange
-
-    async def _count_request(self, identity: Identity, rate: Rate) -> ErrorResponse | None:
-        """Count a request of a user. Return the error if there are too many, else None."""
-        shared = get_state(self.box).calls.state.rates
-        caller = fingerprint("rate", identity.owner)
-        try:
-            if shared is None:
-                self._requests.count("The request", caller)
-            else:
-                await shared.count("The request", rate, caller)
-        except LimitExceeded as error:
-            seconds = b"%d" % max(1, math.ceil(error.retry_after or 1))
-            return ErrorResponse(429, str(error), ((b"retry-after", seconds),))
-        return None
 
     async def _handle_other_type(self, kind: str, receive: Receive, send: Send) -> None:
         if kind == "lifespan":
@@ -256,7 +234,8 @@ def asgi_app(  # noqa: PLR0913 - one parameter for each option
             "replicas=True needs state_key=, the same in all replicas: one answers what another has asked. Make a key "
             "with secrets.token_hex(32). `toolmason serve` reads it from TOOLMASON_STATE_KEY."
         )
-    guard = make_guard(allowed_hosts, allowed_origins, auth, max_body_bytes)
+    rates = get_state(box).calls.state.rates
+    guard = make_guard(allowed_hosts, allowed_origins, auth, max_body_bytes, rates)
     return McpApp(box, guard, path, parse_key("state_key", state_key), max_sessions, replicas=replicas)
 
 
