@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from mcp_client.authorization_server import protected
 from toolmason.cli.commands.use_tools import login as login_module
 from toolmason.cli.commands.use_tools.mcp import command
+from toolmason.mcp_client.auth import flows
 
 
 @pytest.fixture
@@ -101,7 +102,8 @@ def _browse(servers, text: str) -> None:
         servers.visit(text.removeprefix("To sign in, open "), "")
 
 
-def test_a_code_is_shown_for_another_device(servers, run):
+def test_a_code_is_shown_for_another_device(servers, run, monkeypatch):
+    monkeypatch.setattr(flows, "MIN_POLL_SECONDS", 0.0)
     done = run("login", servers.url, "--device", "--no-browser")
 
     assert f"To sign in, open {servers.provider.address}/device and enter the code ABCD-EFGH" in done.output

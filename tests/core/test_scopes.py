@@ -121,6 +121,12 @@ async def test_an_approval_does_not_replace_a_scope():
     assert refused.error.code == "insufficient_scope"
 
 
+async def test_a_dry_run_says_that_the_call_would_be_refused():
+    found = await Toolbox(write).approvals.dry_run("write", {"text": "a"}, context=READER)
+
+    assert found.error.code == "insufficient_scope"
+
+
 async def test_an_override_adds_scopes():
     box = Toolbox(write).override("write", scopes="notes:admin")
 

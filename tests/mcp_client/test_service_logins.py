@@ -15,7 +15,7 @@ from jwt.algorithms import ECAlgorithm
 from mcp_client.authorization_server import serving
 from toolmason import McpServer, Toolbox, ToolContext, tool
 from toolmason.errors import ConfigError
-from toolmason.mcp import Bearer, asgi_app, client_credentials, enterprise_identity, workload_identity
+from toolmason.mcp import Bearer, FileTokens, asgi_app, client_credentials, enterprise_identity, workload_identity
 
 SECRET = "a-secret-of-a-service"  # noqa: S105 - of a test
 TOKEN = "access-token-of-the-service"  # noqa: S105 - of a test
@@ -263,6 +263,17 @@ async def test_each_request_has_a_fresh_proof_for_its_token(server, nonces):
 
     assert text == "service"
     assert len(server.used) > 3
+
+
+async def test_stored_tokens_are_used_with_their_key(server, tmp_path):
+    server.token_type, store = "DPoP", FileTokens(tmp_path / "tokens.json", server.url)
+    options = {"issuer": server.address, "store": store}
+    await use(server, client_credentials(server.url, "id", SECRET, dpop=True, **options))
+
+    text, _ = await use(server, client_credentials(server.url, "id", SECRET, **options))
+
+    assert text == "service"
+    assert len(server.forms) == 1
 
 
 async def test_a_token_that_is_not_bound_is_refused(server):

@@ -12,12 +12,14 @@ from mcp_client.authorization_server import protected
 from toolmason import McpServer, Toolbox
 from toolmason.errors import ConfigError, DefinitionError
 from toolmason.mcp import FileTokens, OAuth
+from toolmason.mcp_client.auth import flows
 from toolmason.mcp_client.auth.loopback import LoopbackCallback
 from ui.oauth_server import find_port
 
 
 @pytest.fixture
-def servers():
+def servers(monkeypatch):
+    monkeypatch.setattr(flows, "MIN_POLL_SECONDS", 0.0)
     with protected() as started:
         yield started
 

@@ -136,7 +136,10 @@ async def is_enabled(
 
 
 async def check_caller(
-    route: Route, context: ToolContext[Any] | None, seconds: float | None, cancellation: Cancellation
+    route: Route,
+    context: ToolContext[Any] | None,
+    seconds: float | None = None,
+    cancellation: Cancellation = NEVER_CANCELLED,
 ) -> None:
     """Check that a tool exists for a caller, and that the caller has its scopes.
 

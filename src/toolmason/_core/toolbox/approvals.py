@@ -17,7 +17,7 @@ from toolmason._core.call.approval import (
     predicate_requires_approval,
 )
 from toolmason._core.call.call_policy import run_in_time
-from toolmason._core.call.gates import get_call_key, get_effective_arguments, is_own, is_pending
+from toolmason._core.call.gates import check_caller, get_call_key, get_effective_arguments, is_own, is_pending
 from toolmason._core.call.limits import to_json_like
 from toolmason._core.call.route import CallOptions, get_approval_steps
 from toolmason._core.define.context import ContextLike, make_context
@@ -33,7 +33,14 @@ from toolmason._core.values.results import Arguments, Repair, ToolCall, ToolResu
 from toolmason._explain import explain_arguments
 from toolmason._text import escape_hidden
 from toolmason._value import Value
-from toolmason.errors import ApprovalDenied, InvalidArguments, LimitExceeded, ToolCallError, UnknownTool
+from toolmason.errors import (
+    ApprovalDenied,
+    InsufficientScope,
+    InvalidArguments,
+    LimitExceeded,
+    ToolCallError,
+    UnknownTool,
+)
 
 _MAX_CHARS: Final = 500
 """Maximum number of characters shown of one value or key."""
@@ -146,6 +153,7 @@ class Approvals:
         if isinstance(route, ToolCallError):
             return DryRun(name, {}, error=route)
         try:
+            await check_caller(route, make_context(context))
             _, repairs = route.bind(arguments)
         except ToolCallError as error:
             return DryRun(route.name, {}, error=error)
@@ -176,7 +184,7 @@ async def restore_call(state: ToolboxState, call: ToolCall, result: ToolResult) 
     if run is None:
         return
     error = result.error
-    if error is not None and is_own(error, UnknownTool):
+    if error is not None and (is_own(error, UnknownTool) or is_own(error, InsufficientScope)):
         run.rejected.reject(call.name, error)
         return
     if isinstance(route, ToolCallError):

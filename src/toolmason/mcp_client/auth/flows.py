@@ -32,6 +32,7 @@ _FORBIDDEN: Final = 403
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 MAX_DEVICE_SECONDS: Final = 900.0
 """Time for the user to sign in on another device."""
+MIN_POLL_SECONDS: float = 1.0
 MAX_POLL_SECONDS: Final = 60.0
 Show = Callable[[str, str], Awaitable[None]]
 """Shows the user an address to visit, and the code to enter there; the code is empty if none is needed."""
@@ -43,6 +44,7 @@ class DrivenFlow(RedirectAwareAuth):
     storage: FileTokens
     proofs: Proofs | None = None
     """Key of the tokens, if they are bound to one."""
+    _has_loaded: bool = False
 
     @property
     def issuer(self) -> str | None:
@@ -53,9 +55,10 @@ class DrivenFlow(RedirectAwareAuth):
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         await self._load_key()
         flow = super()._auth_flow(request)  # type: ignore[safe-super]  # the provider beside this class has it
-        repeats, restarted = 0, False
+        repeats, restarted, has_lock = 0, False, False
         try:
             sent = await anext(flow)
+            has_lock = True  # the flow has the lock of the provider from here on
             while True:
                 self._prove(sent)
                 response = yield sent
@@ -64,10 +67,11 @@ class DrivenFlow(RedirectAwareAuth):
                     repeats += 1
                     continue
                 if sent is request and not restarted and self._may_renew(request, response):
-                    restarted = True
+                    restarted, has_lock = True, False
                     await flow.aclose()
                     flow = super()._auth_flow(request)  # type: ignore[safe-super]  # as above
                     sent = await anext(flow)
+                    has_lock = True
                     continue
                 if (following := await self._follow(request, sent, response)) is not None:
                     sent = following
@@ -77,8 +81,9 @@ class DrivenFlow(RedirectAwareAuth):
         except StopAsyncIteration:
             return
         finally:
+            if has_lock:
+                self._end()  # not that of another request, which waits for its user
             await flow.aclose()
-            self._end()
 
     def _may_renew(self, request: httpx2.Request, response: httpx2.Response) -> bool:
         """Return True if the request shall be sent again, with another token than the one that was rejected."""
@@ -98,13 +103,14 @@ class DrivenFlow(RedirectAwareAuth):
     # --- proofs ------------------------------------------------------------------------------------
 
     async def _load_key(self) -> None:
-        """Use the stored key of the tokens, or store the new one."""
-        if self.proofs is not None and not self.proofs.is_stored:
-            if (pem := self.storage.load("proof_key")) is not None:
-                self.proofs = Proofs(pem)
-            else:
-                await self.storage.save(proof_key=self.proofs.pem)
-            self.proofs.is_stored = True
+        """Use the key of the stored tokens, or store the new one."""
+        if self._has_loaded:
+            return
+        self._has_loaded = True
+        if (pem := self.storage.load("proof_key")) is not None:
+            self.proofs = Proofs(pem)
+        elif self.proofs is not None:
+            await self.storage.save(proof_key=self.proofs.pem)
 
     def _prove(self, sent: httpx2.Request) -> None:
         scheme, _, token = sent.headers.get("Authorization", "").partition(" ")
@@ -374,7 +380,8 @@ class SignIn(DrivenFlow, OAuthClientProvider):
         return await self._poll()
 
     async def _poll(self) -> httpx2.Request:
-        await asyncio.sleep(min(_get_seconds(self._device, "interval", 5.0), MAX_POLL_SECONDS))
+        seconds = _get_seconds(self._device, "interval", 5.0)
+        await asyncio.sleep(min(max(seconds, MIN_POLL_SECONDS), MAX_POLL_SECONDS))
         fields = {"grant_type": DEVICE_GRANT, "device_code": str(self._device["device_code"])}
         return self._make_form(self._get_token_endpoint(), fields)
 

@@ -31,8 +31,6 @@ class Proofs:
         self._key = key
         self._public = ECAlgorithm.to_jwk(key.public_key(), as_dict=True)
         self._nonces: OrderedDict[str, str] = OrderedDict()
-        self.is_stored = pem is not None
-        """True if the key is in the storage of the tokens."""
 
     @property
     def pem(self) -> str:

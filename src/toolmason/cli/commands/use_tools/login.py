@@ -75,6 +75,7 @@ def login(target: str, config: str | None, *, no_browser: bool, **options: Any) 
     auth = OAuth(sign_in=_print_address if no_browser else show_address, tokens=tokens, **options)
     error = run_blocking(_connect(McpServer.http("server", url, auth=auth, connect_timeout=SIGN_IN_SECONDS + 60)))
     if tokens.load("tokens") is not None:
+        FileTokens(None, url).forget()  # an older key does not fit the new tokens
         run_blocking(FileTokens(None, url).save(**tokens.values))
         echo(f"Signed in to {url}. The tokens are in {get_token_path()}.")
     elif error is None:
