@@ -221,7 +221,7 @@ def test_a_token_comes_from_the_environment_or_from_a_header_in_either_form(run,
 
     assert refused.returncode == 1
     assert len(refused.stderr.splitlines()) == 1
-    assert "Add --token-env VARIABLE, or --header 'Authorization: Bearer …'." in refused.stderr
+    assert "toolmason mcp login`, or add --token-env VARIABLE or --header 'Authorization: Bearer …'." in refused.stderr
     assert [(done.returncode, done.stdout) for done in called] == [(0, "pong\n")] * 3
 
 
