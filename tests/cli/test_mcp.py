@@ -66,7 +66,8 @@ def test_health_tells_who_does_not_answer(run, place):
     assert well.stdout.startswith("ok")
     assert ill.returncode == 1
     assert json.loads(ill.stdout)["server"]["ok"] is False
-    assert list(json.loads(ill.stdout)["server"]) == ["ok", "latency", "error", "tools", "since", "needs_auth"]
+    fields = ["ok", "latency", "error", "tools", "since", "needs_auth", "last_error", "failed_at"]
+    assert list(json.loads(ill.stdout)["server"]) == fields
 
 
 def test_the_last_words_of_a_server_are_shown_to_whoever_looks_after_it(run, place):

@@ -32,6 +32,8 @@ def _describe_error(error: ToolCallError) -> Fields:
     kind = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "toolmason.errors")
     found = {"error": kind, "error.code": error.code, "error.cause": type(error.__cause__).__name__}
     found |= {f"error.{name}": value for name, value in vars(error).items()}
+    if (wait := found.get("error.retry_after")) is not None:
+        found["error.retry_after"] = round(wait, -2)  # the time that has passed since then differs
     return found | {
         "error.to_model": error.to_model()["error"],
         "error.args": error.args,
