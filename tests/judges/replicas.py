@@ -220,7 +220,7 @@ def judge_conformance() -> int:
     short = 0
     with replicas(2, run_fixture, secrets.token_hex(32)) as made:
         for version, refused in REFUSED.items():
-            good, bad = judged(made.url, "alpha", ["--requirements", version])
+            good, bad, _ = judged(made.url, "alpha", ["--requirements", version])
             unexpected = sorted(set(bad) ^ set(refused))
             short += bool(unexpected) or not good
             print(f"replicas, conformance {version} required: {len(good)} pass, {len(bad)} need a session", flush=True)

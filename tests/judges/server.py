@@ -50,16 +50,17 @@ def served(*words: str) -> Iterator[str]:
         process.wait(10)
 
 
-def judged(url: str, suite: str, words: list[str]) -> tuple[list[str], list[str]]:
-    """Run one set; return the names that count and passed, and those that failed."""
+def judged(url: str, suite: str, words: list[str]) -> tuple[list[str], list[str], list[str]]:
+    """Run one set; return the names that count and passed, those that failed, and those without a check."""
     command = [*installed(suite), "server", "--url", url, *words]
     text = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS).stdout
     summary, _, unscored = text.split("=== SUMMARY ===")[-1].partition("Not scored")
     free = set(re.findall(r"^\s+[✓✗] (\S+)", unscored, re.MULTILINE))
     # A scenario without a single check is a tick as well; it proves nothing, and does not count.
-    good = [name for name, number in re.findall(r"^✓ (\S+): (\d+) passed", summary, re.MULTILINE) if int(number)]
+    ticks = re.findall(r"^✓ (\S+): (\d+) passed", summary, re.MULTILINE)
+    good, empty = ([name for name, number in ticks if bool(int(number)) is wanted] for wanted in (True, False))
     bad = re.findall(r"^✗ (\S+):", summary, re.MULTILINE)
-    return [name for name in good if name not in free], [name for name in bad if name not in free]
+    return [name for name in good if name not in free], [name for name in bad if name not in free], empty
 
 
 def main() -> int:
@@ -76,11 +77,13 @@ def table(way: str, url: str) -> int:
     """Print the rows of one way in; return how many sets fell short."""
     short = 0
     for name, suite, words, most in SETS:
-        good, bad = judged(url, suite, words)
+        good, bad, empty = judged(url, suite, words)
         short += bool(bad) or len(good) < most
         print(f"server, {way}: {name}: {len(good)}/{len(good) + len(bad)} scenarios (known: {most})", flush=True)
         for each in bad:
             print(f"  FAILED {each}")
+        if len(good) < most:
+            print(f"  without a check: {', '.join(empty)}")
     return short
 
 
