@@ -1,6 +1,7 @@
 """Arguments that are nearly right: what is read as what it clearly meant, and what never is."""
 
 import json
+from enum import IntEnum
 from typing import Annotated, Literal
 
 import pytest
@@ -244,3 +245,24 @@ async def test_a_wrong_type_is_named_without_the_value(value, words):
     result = await Toolbox(note).call("note", {"day": value})
 
     assert result.error.message == f"Invalid arguments: $.day: input should be a valid integer, not {words}"
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+class Branch(BaseModel):
+    size: int
+
+
+async def test_an_object_that_cannot_be_hashed_is_compared_with_an_enum():
+    """Found by `make fuzz`: the call failed with `unhashable type`."""
+
+    @tool
+    def prune(part: Branch | Level) -> int:
+        """Prune a part."""
+        return part.size
+
+    result = await Toolbox(prune).call("prune", {"part": Branch(size=3)})
+
+    assert result.value == 3

@@ -191,7 +191,10 @@ class EnumIndex(dict[int, Any]):
 
 
 def _make_key(value: Any) -> tuple[type, Any]:
-    return type(value), repr(canonicalize(value)) if isinstance(value, dict | list) else value
+    if isinstance(value, dict | list):
+        return type(value), repr(canonicalize(value))
+    # An object of the application is no value of an enum, and may not be hashable.
+    return type(value), value if isinstance(value, str | int | float | None) else id(value)
 
 
 def parse_exact_number(text: str, *, whole: bool) -> Any:
