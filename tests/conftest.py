@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+import signal
 import sys
 import tempfile
 import textwrap
@@ -24,6 +25,11 @@ settings.register_profile("sample", deadline=None, max_examples=25, derandomize=
 settings.register_profile("thorough", deadline=None, max_examples=100, derandomize=True)
 settings.register_profile("full", deadline=None, max_examples=5_000)
 FUZZ_COUNTS = {"sample": 200, "thorough": 2_000, "full": 100_000}
+
+
+# A shell starts a command in the background with SIGINT ignored, and its children inherit that: none could be ended.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):
