@@ -193,7 +193,7 @@ class EnumIndex(dict[int, Any]):
 def _make_key(value: Any) -> tuple[type, Any]:
     if isinstance(value, dict | list):
         return type(value), repr(canonicalize(value))
-    # An object of the application is no value of an enum, and may not be hashable.
+    # An object of the application is not a value of an enum, and may not be hashable.
     return type(value), value if isinstance(value, str | int | float | None) else id(value)
 
 
