@@ -24,6 +24,7 @@ from installed import installed, on_path
 settings.register_profile("sample", deadline=None, max_examples=25, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=100, derandomize=True)
 settings.register_profile("full", deadline=None, max_examples=5_000)
+EXIT_STATUS = pytest.StashKey[int]()
 FUZZ_COUNTS = {"sample": 200, "thorough": 2_000, "full": 100_000}
 
 
@@ -218,3 +219,17 @@ def make_package(tmp_path, monkeypatch):
         places = [getattr(sys.modules[name], "__file__", None), *getattr(sys.modules[name], "__path__", ())]
         if any(str(place).startswith(str(tmp_path)) for place in places):
             del sys.modules[name]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session, exitstatus):
+    session.config.stash[EXIT_STATUS] = int(exitstatus)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config):
+    """End without finalization if Temporal's core is loaded: its threads may crash the interpreter on the way."""
+    if "temporalio.bridge.temporal_sdk_bridge" in sys.modules and not hasattr(config, "workerinput"):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(config.stash[EXIT_STATUS])
