@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+import tomllib
 import venv
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 # Installed once, instead of for each build in isolation.
-BUILD = ["hatchling>=1.27", "editables"]
+BUILD = [*tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"], "editables"]
 # One command: the packages of this repository are not on the registry, and depend on each other.
 PACKAGES = ["--no-build-isolation", "-e", ".[cli,mcp,ui]", "-e", "packages/toolmason-local"]
 # Without its dependencies, which take minutes to compile and are not needed.
