@@ -66,7 +66,7 @@ class Entity:
 def read_families() -> list[Family]:
     """Return the families of all block files."""
     families = []
-    for name in ("everyday.txt", "work.txt", "home.txt", "travel.txt", "operations.txt", "trade.txt"):
+    for name in ("everyday.txt", "work.txt", "home.txt", "travel.txt", "operations.txt", "trade.txt", "services.txt"):
         for block in (FOLDER / name).read_text("utf-8").split("\n\n"):
             lines = [line for line in block.splitlines() if line and not line.startswith("#")]
             if lines:

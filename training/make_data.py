@@ -69,7 +69,7 @@ def main() -> None:
     ]
     rows = [(p.ids, r.ids) for ps, rs in zip(prompts, replies, strict=True) for p, r in zip(ps, rs, strict=True)]
     rows = [(p, r) for p, r in rows if len(p) + len(r) <= MAX_TOKENS]
-    with lzma.open(out / "train.xz", "wb", preset=2) as stream:
+    with lzma.open(out / "train.xz", "wb", preset=9) as stream:
         # The number of rows, the lengths of prompts and replies, and then all tokens.
         stream.write(np.array([len(rows)], np.uint32).tobytes())
         stream.write(np.array([(len(p), len(r)) for p, r in rows], np.uint16).tobytes())

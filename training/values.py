@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from num2words import num2words
+
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "cs")
 
 WORDS = {
@@ -50,6 +52,11 @@ WORDS = {
     "chem": "H2O|CO2|C6H12O6|NaCl|CH4|NH3|H2SO4|C2H5OH",
     "func": "x^2|3x^2 + 2x - 1|sin(x)|x**3|e^x|2*x+1|ln(x)|x^2 + 4",
     "sql": "SELECT count(*) FROM orders|select * from users|SELECT name FROM customers WHERE city = 'Brno'|DELETE FROM logs|SELECT avg(price) FROM products",
+    "song_title": "Yesterday|Imagine|Clocks|Yellow|Hello|Creep|Zombie|Riders on the Storm|Hotel California|Wonderwall|Africa|Billie Jean|Let It Be|Nothing Else Matters|Purple Rain|Hey Jude|Smells Like Teen Spirit|Dancing Queen|Take On Me|Bohemian Rhapsody|Ain't No Sunshine|Stairway to Heaven|Rolling in the Deep|99 Luftballons|La Vie en Rose|Sweet Dreams|Under the Bridge|With or Without You|Back to Black|Viva la Vida|Fast Car|The Sound of Silence|Waterloo|Proud Mary|Blue Monday",
+    "artist": "Queen|Adele|Toto|Metallica|ABBA|Coldplay|Nirvana|Prince|Nina Simone|Leonard Cohen|the Doors|Edith Piaf|Nena|Amy Winehouse|Daft Punk|Radiohead|Bob Dylan|U2|Johnny Cash|Rosalía|Karel Gott|Eros Ramazzotti",
+    "ingredient": "eggs|rice|tomatoes|potatoes|mushrooms|chicken|cheese|pasta|lentils|spinach|salmon|onions|beans|tofu|carrots|zucchini|bacon|cream",
+    "doctor": "Dr. Weber|Dr. Novak|Dr. Silva|Dr. Jones|Dr. Rossi|Dr. Chen|Dr. Patel|doctor Martin|Dr. Bakker|Dr. Horáková",
+    "booktitle": "Dune|The Trial|Emma|Momo|The Hobbit|Animal Farm|Jane Eyre|War and Peace|The Name of the Rose|Sapiens|Don Quixote|Brave New World|The Little Prince|Middlemarch|Solaris|Blindness|The Good Soldier Svejk|Pippi Longstocking",
     "url": "https://example.com|https://news.site/today|http://localhost:8080/health|https://docs.python.org/3/|https://shop.io/item?id=7|www.example.org/a/b",
 }
 ACTIONS = {
@@ -87,21 +94,11 @@ UNITS = (
     ("miles", "km"), ("kg", "pounds"), ("feet", "meters"), ("celsius", "fahrenheit"), ("liters", "gallons"),
     ("inches", "cm"), ("hours", "minutes"), ("ounces", "grams"), ("acres", "hectares"), ("km/h", "mph"),
 )  # fmt: skip
-NUMBERS = {
-    "en": "zero one two three four five six seven eight nine ten eleven twelve".split(),
-    "de": "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split(),
-    "fr": "zéro un deux trois quatre cinq six sept huit neuf dix onze douze".split(),
-    "es": "cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce".split(),
-    "it": "zero uno due tre quattro cinque sei sette otto nove dieci undici dodici".split(),
-    "pt": "zero um dois três quatro cinco seis sete oito nove dez onze doze".split(),
-    "nl": "nul een twee drie vier vijf zes zeven acht negen tien elf twaalf".split(),
-    "cs": "nula jeden dva tři čtyři pět šest sedm osm devět deset jedenáct dvanáct".split(),
-}
-TENS = {20: "twenty", 30: "thirty", 40: "forty", 50: "fifty", 60: "sixty", 70: "seventy", 80: "eighty", 90: "ninety"}
 ORDINALS = {
     "en": "first second third fourth fifth sixth seventh eighth ninth tenth".split(),
     "de": "ersten zweiten dritten vierten fünften sechsten siebten achten neunten zehnten".split(),
 }
+AND = {"en": "and", "de": "und", "fr": "et", "es": "y", "it": "e", "pt": "e", "nl": "en", "cs": "a"}
 MONTHS = "January February March April May June July August September October November December".split()
 
 
@@ -157,7 +154,7 @@ class ValueMaker:
             return {"type": "array", "items": {"type": self.rng.choice(("integer", "number"))}}
         if name == "matrix":
             return {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}
-        if name in ("people", "songs"):
+        if name in ("people", "songs", "songtitles", "foods"):
             return {"type": "array", "items": {"type": "string"}}
         if name in ("date", "time") and self.rng.random() < 0.4:
             return {"type": "string", "format": name}
@@ -176,13 +173,13 @@ class ValueMaker:
         return Value(self._spell(number, language), number)
 
     def _spell(self, number: int, language: str) -> str:
-        if self.rng.random() < 0.25:
-            if 2 <= number <= 12:
-                return NUMBERS[language][number]
-            if language == "en" and number in TENS:
-                return TENS[number]
-            if language == "en" and 20 < number < 100 and number % 10:
-                return f"{TENS[number // 10 * 10]}-{NUMBERS['en'][number % 10]}"
+        # People write small and round numbers as words.
+        is_round = number % 10 == 0 and number <= 200 or number % 50 == 0 and number <= 1000
+        if 2 <= number and self.rng.random() < (0.3 if number <= 20 or is_round else 0.15 if number < 100 else 0):
+            if number == 12 and language == "en" and self.rng.random() < 0.3:
+                return "a dozen"
+            words = str(num2words(number, lang=language))
+            return words if self.rng.random() < 0.7 else words.replace("-", " ")
         if number >= 1000 and language == "en" and self.rng.random() < 0.3:
             return f"{number:,}"
         return str(number)
@@ -209,10 +206,11 @@ class ValueMaker:
         return Value(str(number) if language == "en" or self.rng.random() < 0.3 else f"{number}".replace(".", ","), number)
 
     def make_alias(self, parts: list[str], language: str) -> Value:
-        """Return a value with one of the words that people use for it."""
-        del language
-        value, _, words = self.rng.choice(parts).partition("=")
-        return Value(self.rng.choice([value, *words.split(",")]), value)
+        """Return a value with one of the words that people use for it; `de:Küche` is a word of a language."""
+        value, _, text = self.rng.choice(parts).partition("=")
+        words = [(prefix, word) for prefix, _, word in (one.rpartition(":") for one in text.split(","))]
+        own = [word for prefix, word in words if prefix == language]
+        return Value(self.rng.choice(own or [value, *(word for prefix, word in words if not prefix)]), value)
 
     def make_room(self, parts: list[str], language: str) -> Value:
         del parts
@@ -381,6 +379,31 @@ class ValueMaker:
         del parts, language
         titles = self.rng.sample("Yesterday Imagine Clocks Yellow Hello Creep Zombie".split(), self.rng.randint(2, 3))
         return Value(", ".join(titles), titles)
+
+    def make_songtitles(self, parts: list[str], language: str) -> Value:
+        return self._list("song_title", parts, language)
+
+    def make_foods(self, parts: list[str], language: str) -> Value:
+        return self._list("ingredient", parts, language)
+
+    def _list(self, kind: str, parts: list[str], language: str) -> Value:
+        """Return one to three words of a kind, joined as a language does."""
+        del parts
+        names = self.rng.sample(WORDS[kind].split("|"), self.rng.choice((1, 2, 2, 3)))
+        joiner = AND[language]
+        return Value(f"{', '.join(names[:-1])} {joiner} {names[-1]}" if len(names) > 1 else names[0], names)
+
+    def make_parcel(self, parts: list[str], language: str) -> Value:
+        """Return the number of a parcel."""
+        del parts, language
+        letters = self.rng.choice(("PK", "RR", "DE", "1Z", "CZ", "TRK-", "P-", ""))
+        return self._same(f"{letters}{self.rng.randint(1000, 99999999)}{self.rng.choice(('', '', 'X', 'DE'))}")
+
+    def make_shelf(self, parts: list[str], language: str) -> Value:
+        """Return a place in a warehouse."""
+        del parts, language
+        form = self.rng.choice(("{l}{n}", "{l}-{n}", "aisle {n}", "shelf {l}{n}", "dock {n}", "zone {l}"))
+        return self._same(form.format(l=self.rng.choice("ABCDEF"), n=self.rng.randint(1, 30)))
 
     def make_unit(self, parts: list[str], language: str) -> Value:
         del parts, language
