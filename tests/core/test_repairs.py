@@ -108,6 +108,38 @@ async def test_repairs_reach_into_lists_and_models():
     assert {repair.path for repair in result.repairs} == {"$.items[0].count", "$.table.x"}
 
 
+@pytest.mark.parametrize(
+    ("sent", "taken"),
+    [
+        ({"size": None}, {"size": 3}),
+        ({"integer": None}, {"integer": "none"}),
+        ({"unit": " F "}, {"unit": "f"}),
+        ({"size": 4.0}, {"size": 4}),
+        ({"size": None, "unit": "F"}, {"unit": "f"}),
+    ],
+    ids=str,
+)
+async def test_a_repair_inside_a_model_is_found_whatever_its_names(sent, taken):
+    """A name may be optional in one model and required in another, or be the name that pydantic gives to a union."""
+
+    class Part(BaseModel):
+        size: int = 3
+        integer: int | str = "none"
+        unit: Literal["f", "m"] = "m"
+
+    class Whole(BaseModel):
+        size: int
+        int: str
+
+    @tool
+    async def build(part: Part, whole: Whole | None = None) -> str:
+        return f"{part.model_dump()} {whole}"
+
+    result = await Toolbox(build).call("build", json.dumps({"part": sent}))
+
+    assert result.text == f"{ {'size': 3, 'integer': 'none', 'unit': 'm'} | taken } None"
+
+
 async def test_clean_arguments_have_no_repairs():
     result = await Toolbox(take).call("take", '{"whole": 5, "words": ["a"], "unit": "F"}')
 

@@ -383,7 +383,9 @@ def _recover(
     details = get_details(error)
     fixed = data
     repairs: list[Repair] = []
-    if details is None or any(map(may_be_repaired, details)) or not data.keys() <= inputs.schema["properties"].keys():
+    properties = inputs.schema.get("properties", {})
+    has_unknown = bool(data.keys() - properties)
+    if details is None or has_unknown or may_be_repaired(details, inputs):
         fixed, repairs = _repair_arguments(inputs, data, details, tool)
     if fixed is not data:
         try:
@@ -391,8 +393,8 @@ def _recover(
         except ValueError as second_error:
             error = second_error
             details = get_details(second_error)
-    problems = suggest_names(make_problems(error, details, fixed), data, inputs.schema.get("properties", {}))
-    raise InvalidArguments(problems, tool=tool)
+    problems = make_problems(error, details, fixed)
+    raise InvalidArguments(suggest_names(problems, data, properties) if has_unknown else problems, tool=tool)
 
 
 _MAX_NOTES: Final = 20

@@ -144,7 +144,7 @@ def _convert_pydantic_error(item: Mapping[str, Any], data: Any) -> ArgumentProbl
     else:
         path = locate_path(data, location, keep_last=kind == "missing")
     if kind == "missing":
-        return _MISSING._replace(path=path)
+        return ArgumentProblem(path, *_MISSING[1:])
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return ArgumentProblem(path, "unknown argument", "no such argument", describe_value(item["input"]))
     message, wanted, value = message[0].lower() + message[1:], _EXPECTED.get(kind), item["input"]
@@ -272,16 +272,16 @@ def _choose_branch(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mappin
 def locate_path(data: Any, location: Iterable[int | str], *, keep_last: bool = False) -> str:
     """Return a location as a JSON path, without the steps that name a union branch."""
     steps: tuple[Any, ...] = tuple(location)
-    path_steps: list[int | str] = []
+    path, last = "$", len(steps) - 1
     for index, step in enumerate(steps):
         if (isinstance(data, dict) and step in data) or (
             isinstance(data, list) and isinstance(step, int) and 0 <= step < len(data)
         ):
             data = data[step]
-        elif not (keep_last and index == len(steps) - 1):
+        elif not keep_last or index != last:
             continue
-        path_steps.append(step)
-    return format_path(path_steps)
+        path += f"[{step}]" if isinstance(step, int) else f".{clip(step)}"
+    return path
 
 
 def format_path(steps: Iterable[int | str]) -> str:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from operator import is_not
 from typing import Any, Final
 
 from pydantic_core import from_json
 
+from toolmason._core.define.inputs import Inputs
 from toolmason._core.define.schema_nodes import EnumNames, get_json_type, iter_alternatives
 from toolmason._core.values.definition import canonicalize
 from toolmason._core.values.results import Repair
@@ -23,6 +24,7 @@ _NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
 _MAX_NUMBER_LENGTH: Final = 4300
 _LARGEST_EXACT_FLOAT: Final = 2.0**53
 _BOOLEAN_WORDS: Final = {"true": True, "false": False}
+_TEXT_PROBLEMS: Final = frozenset({"string_too_short", "string_too_long", "string_pattern_mismatch"})
 MAX_DEPTH: Final = 64
 UNION_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
 _INDIRECT_KEYWORDS: Final = frozenset({"$ref", *UNION_KEYWORDS})
@@ -34,12 +36,29 @@ UNCHANGED: Final = object()
 """Returned by a conversion that does not apply."""
 
 
-def may_be_repaired(item: Mapping[str, Any]) -> bool:
-    """Return False if no rule applies to a problem, given pydantic's details of it; most of them need no search."""
-    kind, value = item["type"], item["input"]
-    if kind in ("int_type", "float_type") and type(value) is str:
-        return any(map(str.isdecimal, value))
-    return kind != "missing" and not (kind == "string_type" and type(value) in (int, float, bool))
+def may_be_repaired(details: Iterable[Mapping[str, Any]], inputs: Inputs) -> bool:
+    """Return False if no rule applies to a problem, given pydantic's details of each; most of them need no search."""
+    for item in details:
+        problem, value = item["type"], item["input"]
+        kind = type(value)
+        if kind is str:
+            applies = problem not in _TEXT_PROBLEMS and _may_stand_for_value(value.strip(), inputs)
+        elif value is None:
+            applies = not inputs.needed_names.issuperset(step for step in item["loc"] if type(step) is not int)
+        elif kind is float:
+            applies = value.is_integer()
+        else:
+            applies = problem != "missing" and kind not in (int, bool)
+        if applies:
+            return True
+    return False
+
+
+def _may_stand_for_value(text: str, inputs: Inputs) -> bool:
+    """Return True if a string may be a number, an array, an object, a boolean, or the name of a value."""
+    if text[:1] in ("[", "{") or text.casefold() in inputs.words:
+        return True
+    return len(text) <= _MAX_NUMBER_LENGTH and not text.isalpha() and any(map(str.isdecimal, text))
 
 
 class ArgumentRepairer:

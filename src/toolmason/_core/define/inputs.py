@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property, lru_cache, partial
@@ -20,6 +20,7 @@ from toolmason._core.define.schema_nodes import (
     TypeSchema,
     admits_nan,
     admits_unbounded_depth,
+    get_json_types,
     iter_subschemas,
     resolve_root,
 )
@@ -77,13 +78,32 @@ class Inputs:
         """True if the schema accepts arguments of unbounded depth."""
         return admits_unbounded_depth(self.schema)
 
+    @property
+    def _fixed_values(self) -> Iterator[Any]:
+        return (item for node in iter_subschemas(self.schema) for item in (*node.get("enum", ()), node.get("const")))
+
     @cached_property
     def has_fixed_numbers(self) -> bool:
         """True if the schema has a fixed number that equals `True` or `False`."""
-        fixed_values = (
-            item for node in iter_subschemas(self.schema) for item in (*node.get("enum", ()), node.get("const"))
-        )
-        return any(type(item) in (int, float) and item in (0, 1) for item in fixed_values)
+        return any(type(item) in (int, float) and item in (0, 1) for item in self._fixed_values)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Strings that may stand for another value, in lower case: of enums, of their names and of booleans."""
+        texts = [item for item in self._fixed_values if isinstance(item, str)]
+        names = [name for members in self.enum_names.values() for name in members]
+        return frozenset({"true", "false", *(text.strip().casefold() for text in texts + names)})
+
+    @cached_property
+    def needed_names(self) -> frozenset[str]:
+        """Names of the properties, at any depth, for which a null never means "omitted"."""
+        names, omittable = set[str](), set[str]()
+        for node in iter_subschemas(self.schema):
+            parts, required = node.get("properties", {}), node.get("required", ())
+            names.update(parts)
+            optional = (name for name in parts if name not in required)
+            omittable.update(name for name in optional if "null" not in get_json_types(parts[name], self.schema))
+        return frozenset(names - omittable)
 
     @cached_property
     def may_hold_nan(self) -> bool:
