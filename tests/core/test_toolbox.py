@@ -233,6 +233,20 @@ async def test_look_up_is_exact_then_by_a_unique_match_that_ignores_case():
     assert "delete" in box
 
 
+async def test_a_tool_that_is_added_after_an_unknown_name_is_found_in_any_case():
+    @tool
+    def search() -> str:
+        return "found"
+
+    box = Toolbox()
+    unknown = await box.call("SEARCH", {})
+
+    box.add(search)
+
+    assert not unknown.ok
+    assert (await box.call("SEARCH", {})).text == "found"
+
+
 async def test_a_name_that_could_mean_two_tools_is_unknown():
     box = Toolbox(made("getUser"), made("getuser"))
 

@@ -53,6 +53,8 @@ class Catalog:
     prompts: dict[str, Prompt] = field(default_factory=dict)
     native: tuple[AnyNativeTool, ...] = ()
     resources: dict[str, Resource] = field(default_factory=dict)
+    _folded_names: frozenset[str] | None = field(default=None, init=False)
+    """Names of the tools without case; None until a name is unknown."""
 
     def add(self, item: CatalogItem | AnyNativeTool, *, replace_same: bool = False) -> None:
         """Add a tool, prompt or resource.
@@ -80,6 +82,7 @@ class Catalog:
         for native in self.native:
             _refuse_native_name(tool, native)
         _add_item(self.tools, tool.name, tool, "tools", replace_same=replace_same)
+        self._folded_names = None
 
     def _add_native(self, item: AnyNativeTool, *, replace_same: bool) -> None:
         known = self.find_native(item)
@@ -97,7 +100,11 @@ class Catalog:
         """Return the tool with this name, or the only one that matches it ignoring case; None if there is neither."""
         if (exact := self.tools.get(name)) is not None:
             return exact
+        if self._folded_names is None:
+            self._folded_names = frozenset(map(str.casefold, self.tools))
         folded = name.casefold()
+        if folded not in self._folded_names:
+            return None
         close = [tool for known, tool in self.tools.items() if known.casefold() == folded]
         return close[0] if len(close) == 1 else None
 
