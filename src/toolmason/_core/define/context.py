@@ -105,13 +105,19 @@ class _CompletedAwaitable:
 _COMPLETED: Final = _CompletedAwaitable()
 
 
-class ToolContext(Mapping[str, Any], Generic[DepsT]):
+class _OpenContext:
+    """A context before its class is set: setting the fields of a frozen one takes three times as long."""
+
+    __slots__ = ("_config", "_project_dir", "_state", "_values", "deps")
+
+
+class ToolContext(_OpenContext, Mapping[str, Any], Generic[DepsT]):
     """The application's data for its tools: a frozen mapping of values, `deps`, and facts about the call.
 
     None of it reaches a model.
     """
 
-    __slots__ = ("_config", "_project_dir", "_state", "_values", "deps")
+    __slots__ = ()
 
     deps: DepsT
     _config: Config | None
@@ -140,14 +146,17 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
 
     def for_call(self, state: CallState) -> ToolContext[DepsT]:
         """Return a copy of this context for one call."""
+        if type(self) is not ToolContext:
+            return self._copy_with(_state=state)
         # Spelled out instead of looping: every call of a tool with a context makes a copy.
-        copy = object.__new__(type(self))
-        _set_deps(copy, self.deps)
-        _set_values(copy, self._values)
-        _set_state(copy, state)
-        _set_config(copy, self._config)
-        _set_project_dir(copy, self._project_dir)
-        return copy
+        copy: Any = _OpenContext()
+        copy.deps = self.deps
+        copy._values = self._values  # noqa: SLF001 - a field of this class
+        copy._state = state  # noqa: SLF001 - a field of this class
+        copy._config = self._config  # noqa: SLF001 - a field of this class
+        copy._project_dir = self._project_dir  # noqa: SLF001 - a field of this class
+        copy.__class__ = ToolContext
+        return cast("ToolContext[DepsT]", copy)
 
     def with_config(self, config: Config | None, project_dir: str | Path | None) -> ToolContext[DepsT]:
         """Return this context with a toolbox's configuration, and its project directory unless the context has one."""
@@ -158,7 +167,7 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
 
     def _copy_with(self, **changes: Any) -> ToolContext[Any]:
         copy = object.__new__(type(self))
-        for name in ToolContext.__slots__:
+        for name in _OpenContext.__slots__:
             object.__setattr__(copy, name, changes[name] if name in changes else getattr(self, name))
         return copy
 
@@ -303,11 +312,6 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         if self._state.report is not None:
             self._state.report(done, total, message)
         return _COMPLETED
-
-
-_set_config, _set_project_dir, _set_state, _set_values, _set_deps = (
-    vars(ToolContext)[name].__set__ for name in ToolContext.__slots__
-)
 
 
 def _to_folder(value: Any) -> Path:

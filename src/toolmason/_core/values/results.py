@@ -246,16 +246,20 @@ def make_call_id() -> str:
     return f"call_{next(_call_numbers)}"
 
 
-_set_id, _set_name, _set_raw = (vars(ToolCall)[name].__set__ for name in ToolCall.__slots__)
+class _OpenCall:
+    """A call before its class is set, as above."""
+
+    __slots__ = ("id", "name", "raw")
 
 
 def make_call(call_id: str | None, name: str, arguments: Arguments) -> ToolCall:
-    """Create a `ToolCall` at half the cost of the frozen dataclass constructor, which guards each field."""
-    call = _new(ToolCall)
-    _set_id(call, f"call_{next(_call_numbers)}" if call_id is None else call_id)
-    _set_name(call, name)
-    _set_raw(call, arguments)
-    return call
+    """Create a `ToolCall` at a third of the cost of its constructor, which is that of a frozen class."""
+    call: Any = _OpenCall()
+    call.id = f"call_{next(_call_numbers)}" if call_id is None else call_id
+    call.name = name
+    call.raw = arguments
+    call.__class__ = ToolCall
+    return cast("ToolCall", call)
 
 
 class ResultFields(TypedDict, total=False):
