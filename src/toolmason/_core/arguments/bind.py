@@ -45,7 +45,7 @@ Bound: TypeAlias = tuple[dict[str, Any], tuple[Repair, ...]]
 """Values for a call, and the repairs that produced them."""
 
 
-def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable[[Arguments], Bound]:  # noqa: C901 - one function: each layer costs a tenth of a call
+def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable[[Arguments], Bound]:
     """Return a function that binds a tool's arguments and raises InvalidArguments with every problem.
 
     Everything that does not depend on the call is computed once here, because this is the hottest path.
@@ -64,18 +64,13 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
             return _bind_non_text(inputs, raw, tool, bind)
         size = len(raw)
         try:
-            if size <= max_usual_bytes:
-                values = validate_usual(raw)
-                # Every key has a colon, so as many colons as keys means no duplicate and no unknown key.
-                if raw.count(":") == len(values):
-                    return values, ()
-            else:
-                values = validate_bounded(raw, size)
+            values = validate_usual(raw) if size <= max_usual_bytes else validate_bounded(raw, size)
         except ValueError as error:
             # Recover outside the handler and drop the traceback: chained exceptions create reference cycles.
             failure = error.with_traceback(None)
         else:
             count = len(values)
+            # Every key has a colon, so as many colons as keys means no duplicate and no unknown key.
             if raw.count(":") != count and size <= max_search_bytes and not _has_each_key_once(raw, count, inputs):
                 return values, _check_keys(inputs, raw, tool)
             return values, ()
