@@ -9,6 +9,7 @@ from opentelemetry import trace
 
 from mcp_server.sample_server import running
 from toolmason import Chat, McpServer, Toolbox, ToolContext, ToolError, prompt, resource, tool
+from toolmason._core.toolbox.toolbox import get_state
 from toolmason.mcp_server.handlers import Handlers
 from toolmason.mcp_server.sdk_server import make_server
 from toolmason.testing import ScriptedModel
@@ -175,6 +176,15 @@ async def test_connecting_and_listing_are_in_the_trace_of_the_first_caller(box, 
     assert tree[0] == "start"
     assert {"    connect shelf", "  tools/list"} <= set(tree)
     assert not [line for line in tree[1:] if not line.startswith(" ")]
+
+
+async def test_a_server_can_be_described_in_a_program_that_traces(box, spans):
+    async with Toolbox(McpServer.of("shelf", box)) as client:
+        await client.list()
+        facts = await get_state(client).remotes.sources[0].describe()
+
+    assert facts["server"]["name"] == "shelf"
+    assert not [span for span in spans if "describe" in span.name]
 
 
 async def test_an_approval_by_the_clients_user_has_a_span(spans):

@@ -140,6 +140,17 @@ async def test_both_eras_call_and_list():
     assert pinged == {"jsonrpc": "2.0", "id": 3, "result": {}}
 
 
+async def test_a_call_of_each_era_has_a_span(spans: Any):
+    async with streams() as client:
+        await client.send(modern("add", a=1, b=2))
+        await client.read()
+    async with streams() as client:
+        await greeted(client)
+        await client.asked("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, 2)
+
+    assert spans.tree() == ["tools/call add", "  execute_tool add"] * 2
+
+
 @pytest.mark.parametrize(
     ("raw", "number", "said"),
     [

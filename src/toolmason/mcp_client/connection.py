@@ -149,7 +149,7 @@ class Connection:
                 "instructions": client.instructions or "",
             }
 
-        return await self._run("describe", collect, retry_safe=True)
+        return await self._run_or_retry("describe", collect, retry_safe=True)  # no request, so no span
 
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
         """Return the contents of a resource."""
@@ -225,6 +225,13 @@ class Connection:
         return as_upstream_caller(context[CLIENT_KEY])
 
     async def _run(
+        self, phase: str, work: Callable[[Any, UpstreamSession], Awaitable[_T]], *, tool: str = "", **options: Any
+    ) -> _T:
+        """Run `work` as `_run_or_retry` does, in a span if the program traces."""
+        run = partial(self._run_or_retry, phase, work, tool=tool, **options)
+        return await (trace_request(self.server, phase, tool, run) if is_observed() else run())
+
+    async def _run_or_retry(
         self,
         phase: str,
         work: Callable[[Any, UpstreamSession], Awaitable[_T]],
@@ -238,20 +245,6 @@ class Connection:
 
         Retry once on a new session if that is safe.
         """
-        options: Any = {"retry_safe": retry_safe, "context": context, "headers": headers, "tool": tool}
-        run = partial(self._run_or_retry, phase, work, **options)
-        return await (trace_request(self.server, phase, tool, run) if is_observed() else run())
-
-    async def _run_or_retry(
-        self,
-        phase: str,
-        work: Callable[[Any, UpstreamSession], Awaitable[_T]],
-        *,
-        retry_safe: bool,
-        context: ToolContext[Any] | None,
-        headers: Mapping[str, str] | None,
-        tool: str,
-    ) -> _T:
         close_count = self.pool.close_count
         if headers is None:
             own_context = self.handlers.context if context is None else context

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 from pydantic_core import to_json
@@ -23,7 +22,7 @@ from toolmason.mcp_client import specification as spec
 from toolmason.mcp_client.specification import RpcError
 from toolmason.mcp_server.call_tool import ROUND_PARAMS, Request
 from toolmason.mcp_server.client_requests import RunningCall
-from toolmason.mcp_server.handlers import CAPABILITIES, Handler, Handlers, trace_handler
+from toolmason.mcp_server.handlers import CAPABILITIES, Handlers, trace_handler
 from toolmason.mcp_server.http.session_table import SESSION_HEADER, Session, SessionTable
 from toolmason.mcp_server.lists import ToolTraits
 
@@ -203,6 +202,13 @@ class Dispatcher:
         response = to_json({"jsonrpc": "2.0", "id": message["id"], "result": result})
         return Session(version=version, capabilities=capabilities), response
 
+    def handle(self, request: Request) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine that handles a request, in a span if the program traces."""
+        handler = self.table[request.method]
+        if getattr(MODULES.get(TRACE_API), PROVIDER, None) or getattr(MODULES.get(METERS), METER, None):
+            return trace_handler(handler, request)
+        return handler(request)
+
     # --- HTTP --------------------------------------------------------------------------------------
 
     def start(self, exchange: HttpExchange) -> None:
@@ -214,10 +220,7 @@ class Dispatcher:
         if request is None:
             return
         if request.modern:
-            handler: Handler = self.table[request.method]
-            if getattr(MODULES.get(TRACE_API), PROVIDER, None) or getattr(MODULES.get(METERS), METER, None):
-                handler = partial(trace_handler, handler)
-            task, result, error = eager_task.start(handler(request), asyncio.get_running_loop())
+            task, result, error = eager_task.start(self.handle(request), asyncio.get_running_loop())
             exchange.started = self.encode(request, result, error) if task is None else task
             return
         key = exchange.headers[SESSION_HEADER], exchange.identity.owner, exchange.data["id"]
@@ -306,10 +309,7 @@ class Dispatcher:
 
         A call that may use the client needs the stream as soon as it waits, so that the client can resume it.
         """
-        handler: Handler = self.table[request.method]
-        if getattr(MODULES.get(TRACE_API), PROVIDER, None) or getattr(MODULES.get(METERS), METER, None):
-            handler = partial(trace_handler, handler)
-        task, result, error = eager_task.start(handler(request), asyncio.get_running_loop())
+        task, result, error = eager_task.start(self.handle(request), asyncio.get_running_loop())
         if task is None:
             return result, error
         stream: Any = request.open_stream()

@@ -192,7 +192,7 @@ class StdioSession:
 
     async def _run_stateless(self, request: Request) -> TaskOutcome:
         try:
-            return await self.dispatcher.table[request.method](request), None
+            return await self.dispatcher.handle(request), None
         except Exception as error:  # noqa: BLE001 - any error becomes a response
             return None, error
 
