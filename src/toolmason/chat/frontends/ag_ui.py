@@ -11,10 +11,9 @@ from toolmason._core.call.approval import ApprovalRequest, ApprovalVerdict, Deny
 from toolmason._core.define.tool import Tool
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.chat.answers import AnswerProgress
-from toolmason.chat.events import CallProgress, Compacted
 from toolmason.chat.frontends.frontend import (
     Data,
+    DataKind,
     Encoder,
     FrontendRequest,
     KnownCalls,
@@ -176,21 +175,8 @@ class AgUiEncoder(PartEncoder):
             yield {"type": "TOOL_CALL_RESULT", **data}
 
     @override
-    def make_progress(self, event: CallProgress) -> Iterator[Data]:
-        value = {**event.to_dict()["progress"], "toolCallId": event.progress.call_id}
-        yield {"type": "CUSTOM", "name": "toolmason.progress", "value": value}
-
-    @override
-    def make_answer(self, event: AnswerProgress) -> Iterator[Data]:
-        yield {"type": "CUSTOM", "name": "toolmason.answer", "value": event.data}
-
-    @override
-    def make_delegated(self, data: Data) -> Iterator[Data]:
-        yield {"type": "CUSTOM", "name": "toolmason.delegated", "value": data}
-
-    @override
-    def make_compacted(self, event: Compacted) -> Iterator[Data]:
-        yield {"type": "CUSTOM", "name": "toolmason.compacted", "value": {"messages": event.messages}}
+    def make_data(self, kind: DataKind, data: Any) -> Iterator[Data]:
+        yield {"type": "CUSTOM", "name": f"toolmason.{kind}", "value": data}
 
     @override
     def finish(self, reply: Reply[Any]) -> Iterator[Data]:

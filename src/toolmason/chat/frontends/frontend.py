@@ -31,6 +31,8 @@ from toolmason.errors import ApprovalRequired, ConfigError, ExternalCall, ToolEr
 
 Data = dict[str, Any]
 TextKind = Literal["text", "reasoning"]
+DataKind = Literal["progress", "answer", "delegated", "compacted"]
+"""A report of a tool, a typed answer so far, an event of a chat that is a tool, or that messages were replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +165,11 @@ class PartEncoder(ABC):
             ArgumentsDelta: self._add_arguments,
             CallClosed: lambda event: self._close_call(event.call),
             CallStarted: lambda event: self._add_call(event.call),
-            CallProgress: self.make_progress,
+            CallProgress: lambda event: self.make_data("progress", _describe_progress(event)),
             CallFinished: self._end_call,
-            AnswerProgress: self.make_answer,
-            Delegated: lambda event: self.make_delegated(describe_event(event)),
-            Compacted: self.make_compacted,
+            AnswerProgress: lambda event: self.make_data("answer", event.data),
+            Delegated: lambda event: self.make_data("delegated", describe_event(event)),
+            Compacted: lambda event: self.make_data("compacted", {"messages": event.messages}),
         }
 
     def encode(self, event: Event) -> Iterator[Data]:
@@ -290,24 +292,16 @@ class PartEncoder(ABC):
         """Yield the result of a call."""
 
     @abstractmethod
-    def make_progress(self, event: CallProgress) -> Iterator[Data]:
-        """Yield a progress report."""
-
-    @abstractmethod
-    def make_answer(self, event: AnswerProgress) -> Iterator[Data]:
-        """Yield a typed answer, as far as it is written."""
-
-    @abstractmethod
-    def make_delegated(self, data: Data) -> Iterator[Data]:
-        """Yield an event of a chat that was called as a tool."""
-
-    @abstractmethod
-    def make_compacted(self, event: Compacted) -> Iterator[Data]:
-        """Yield that older messages of the conversation were replaced."""
+    def make_data(self, kind: DataKind, data: Any) -> Iterator[Data]:
+        """Yield data for which the protocol has no part of its own."""
 
     @abstractmethod
     def finish(self, reply: Reply[Any]) -> Iterator[Data]:
         """Yield the end of the run."""
+
+
+def _describe_progress(event: CallProgress) -> Data:
+    return {**event.to_dict()["progress"], "toolCallId": event.progress.call_id}
 
 
 def _is_of_answer(event: Event) -> bool:

@@ -11,10 +11,9 @@ from typing_extensions import override
 from toolmason._core.call.approval import ApprovalVerdict
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.chat.answers import AnswerProgress
-from toolmason.chat.events import CallProgress, Compacted
 from toolmason.chat.frontends.frontend import (
     Data,
+    DataKind,
     Encoder,
     FrontendRequest,
     KnownCalls,
@@ -171,21 +170,10 @@ class VercelEncoder(PartEncoder):
             yield {"type": "tool-output-available", "toolCallId": call.id, "output": output, "dynamic": True}
 
     @override
-    def make_progress(self, event: CallProgress) -> Iterator[Data]:
-        data = {**event.to_dict()["progress"], "toolCallId": event.progress.call_id}
-        yield {"type": "data-progress", "data": data, "transient": True}
-
-    @override
-    def make_answer(self, event: AnswerProgress) -> Iterator[Data]:
-        yield {"type": "data-answer", "id": "answer", "data": event.data}
-
-    @override
-    def make_delegated(self, data: Data) -> Iterator[Data]:
-        yield {"type": "data-delegated", "data": data, "transient": True}
-
-    @override
-    def make_compacted(self, event: Compacted) -> Iterator[Data]:
-        yield {"type": "data-compacted", "data": {"messages": event.messages}, "transient": True}
+    def make_data(self, kind: DataKind, data: Any) -> Iterator[Data]:
+        # An answer stays in the message, and each part of it replaces the one before.
+        options: Data = {"id": "answer"} if kind == "answer" else {"transient": True}
+        yield {"type": f"data-{kind}", "data": data, **options}
 
     @override
     def finish(self, reply: Reply[Any]) -> Iterator[Data]:
