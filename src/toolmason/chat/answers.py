@@ -37,13 +37,8 @@ from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult
-from toolmason.errors import (
-    Abort,
-    ExecutionError,
-    ToolCallError,
-    ToolError,
-    UnsupportedType,
-)
+from toolmason.chat.loop import SystemAddition
+from toolmason.errors import Abort, ExecutionError, ToolCallError, ToolError, UnsupportedType
 from toolmason.models.protocol import Model
 from toolmason.providers.answer_rules import choose_answer
 from toolmason.providers.codec import Codec
@@ -180,8 +175,8 @@ class AnswerRun:
         self._is_forced = True
         self._progress: AnswerReader | None = None
         """Reader of the turn that is being written."""
-        self._system: tuple[tuple[Message, ...], Message] | None = None
-        """System messages of the last request in mode `json`, and the one that it was sent with."""
+        self._instructions = SystemAddition(kind.instructions)
+        """Text of the system message in mode `json`."""
         self._last: tuple[ModelRequest, tuple[ToolDefinition, ...], ToolChoice | None, AnswerFormat] | None = None
         """The last request that was not like the one before, and the fields that were changed in it."""
 
@@ -198,7 +193,7 @@ class AnswerRun:
             or last[0].options is not request.options
         ):
             self._last = last = (request, *self._make_changes(request))
-        messages = self._add_instructions(request.messages) if self._mode == "json" else request.messages
+        messages = self._instructions.apply(request.messages) if self._mode == "json" else request.messages
         return add_answer(request, messages, last[1], last[2], last[3])
 
     def _make_changes(
@@ -215,14 +210,6 @@ class AnswerRun:
         elif choice is None and self._is_forced:
             choice = _ANY_TOOL if request.tools or request.native else _ANSWER
         return (*request.tools, self.kind.definition), choice, answer
-
-    def _add_instructions(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """Return the messages with the schema in one system message: some servers accept no second one."""
-        count = next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
-        if self._system is None or self._system[0] != messages[:count]:
-            texts = [*(message.text for message in messages[:count]), self.kind.instructions]
-            self._system = (messages[:count], Message("system", "\n\n".join(texts)))
-        return (self._system[1], *messages[count:])
 
     def read_event(self, event: ModelEvent) -> AnswerProgress | None:
         """Return the progress that an event of the model's stream makes, or None."""

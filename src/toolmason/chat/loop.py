@@ -37,6 +37,23 @@ class ModelTurn:
         return replace(self, request=self.request.with_messages(messages))
 
 
+class SystemAddition:
+    """Text that is added to the system message of each request of a run."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._last: tuple[tuple[Message, ...], Message] | None = None
+        """System messages of the last request, and the one that it was sent with."""
+
+    def apply(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return the messages with the text in one system message: some servers accept no second one."""
+        count = next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
+        if self._last is None or self._last[0] != messages[:count]:
+            texts = [*(message.text for message in messages[:count]), self._text]
+            self._last = (messages[:count], Message("system", "\n\n".join(texts)))
+        return (self._last[1], *messages[count:])
+
+
 NextStep: TypeAlias = Callable[[ModelTurn], Awaitable[ModelReply]]
 """The next advisor, or the model."""
 Advisor: TypeAlias = Callable[[ModelTurn, NextStep], Awaitable[ModelReply]]

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
 from toolmason._core.toolbox.toolbox import Toolbox
-from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits
-from toolmason.chat.loop import ModelTurn, NextStep
+from toolmason.chat.loop import ModelTurn, NextStep, SystemAddition
 from toolmason.chat.programs.code import Code
 from toolmason.chat.programs.stubs import make_stubs
 from toolmason.chat.run.spending import Price
@@ -34,25 +33,15 @@ class CodeAdvisor:
     """Shows the model the tool that runs programs, and the signatures of the functions, in place of the tools."""
 
     def __init__(self, hidden: frozenset[str], instructions: str) -> None:
-        self._hidden, self._instructions = hidden, instructions
-        self._system: tuple[tuple[Message, ...], Message] | None = None
-        """System messages of the last request, and the one that it was sent with."""
+        self._hidden, self._instructions = hidden, SystemAddition(instructions)
 
     async def __call__(self, turn: ModelTurn, call_next: NextStep) -> ModelReply:
         """Run a turn without the tools that programs call. The model cannot call them otherwise."""
         request = turn.request
         wanted = () if request.tool_choice is None else request.tool_choice.names
         tools = tuple(tool for tool in request.tools if tool.name not in self._hidden or tool.name in wanted)
-        messages = self._add_instructions(request.messages)
+        messages = self._instructions.apply(request.messages)
         return await call_next(replace(turn, request=request.with_messages(messages, tools=tools)))
-
-    def _add_instructions(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """Return the messages with the signatures in one system message: some servers accept no second one."""
-        count = next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
-        if self._system is None or self._system[0] != messages[:count]:
-            texts = [*(message.text for message in messages[:count]), self._instructions]
-            self._system = (messages[:count], Message("system", "\n\n".join(texts)))
-        return (self._system[1], *messages[count:])
 
 
 def add_code(settings: Code, request_tools: RequestTools, make_chat: Callable[..., Any]) -> CodeAdvisor | None:
