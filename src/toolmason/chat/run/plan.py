@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from toolmason._core.call.approval import Decision
 from toolmason._core.define.context import ToolContext
+from toolmason._core.run.progress import OnProgress
 from toolmason._core.toolbox.exchange import ModelReply, ModelRequest, Usage
 from toolmason._core.toolbox.toolbox import RunToolbox, get_state
 from toolmason._core.values.call_state import CallState
@@ -19,7 +20,7 @@ from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.answers import AnswerRun
 from toolmason.chat.budget import Budget
 from toolmason.chat.durable.effects import Reconciler, RunExecution, Runtime, make_reconciler
-from toolmason.chat.events import Delegated, Event
+from toolmason.chat.events import CallProgress, Delegated, Event
 from toolmason.chat.memory import Memory
 from toolmason.chat.reply import Reply
 from toolmason.chat.run.spending import Prices, Spending
@@ -115,6 +116,12 @@ class RunPlan:
     """Replies of such chats that wait for approval."""
     resumed: dict[str, ResumedChat] = field(default_factory=dict)
     """Replies of such chats that waited, and what was decided on them."""
+
+    @property
+    def on_progress(self) -> OnProgress | None:
+        """Function that takes the progress of calls, or None without a reader."""
+        emit = self.emit
+        return None if emit is None else (lambda report: emit(CallProgress(report)))
 
     def get_remaining_seconds(self) -> float | None:
         """Return the seconds that the run has left, or None if it has no limit."""

@@ -16,7 +16,6 @@ from toolmason._core.toolbox.exchange import ModelReply
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.chat.events import CallProgress
 from toolmason.chat.loop import ModelTurn
 from toolmason.chat.reply import Reply
 from toolmason.chat.run.delegation import count_steps
@@ -212,10 +211,9 @@ async def _resume_chat_call(run: Run, call: ToolCall) -> ToolResult:
 
 async def _resume_call(run: Run, call: ToolCall, decision: Decision) -> ToolResult:
     user = DECISION_USER.set("" if run.plan.execution is None else f"run {run.plan.run_id}")
-    emit = run.plan.emit
-    on_progress = None if emit is None else (lambda report: emit(CallProgress(report)))
+    plan = run.plan
     try:
-        result = await run.plan.box.approvals.resume(decision, context=run.plan.context, on_progress=on_progress)
+        result = await plan.box.approvals.resume(decision, context=plan.context, on_progress=plan.on_progress)
         return run.turn_calls.complete(call, result)
     finally:
         DECISION_USER.reset(user)

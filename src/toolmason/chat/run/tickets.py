@@ -20,7 +20,6 @@ from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import Param
 from toolmason._core.define.tool import Tool
 from toolmason._core.run.eager_task import wake_waiter
-from toolmason._core.run.progress import OnProgress
 from toolmason._core.toolbox.calls import Calls
 from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
@@ -29,7 +28,6 @@ from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.messages import Message, dump_result, load_result
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
 from toolmason.chat.durable.effects import OutcomeSerializer, RunEffect, get_recorded_arguments
-from toolmason.chat.events import CallProgress
 from toolmason.chat.reply import RunFinish, make_cancelled_result
 from toolmason.chat.run.delegation import CALL_SERIALIZER, TICKET, complete_result, is_chat_tool
 from toolmason.chat.run.plan import RunPlan
@@ -92,7 +90,7 @@ class RunTickets:
         self.owner = sha256(owner).hexdigest()[:32]
         self.ids = [ticket.id for ticket in self.store.find_all(self.owner) if not ticket.is_awaited]
         for ticket in self.get_open():
-            ticket.on_progress = self._make_progress()
+            ticket.on_progress = plan.on_progress
         self._delivered: list[str] = []
         """Tickets whose results the conversation has, but which the journal still lists."""
         self._answers: dict[str, Ticket] = {}
@@ -249,10 +247,6 @@ class RunTickets:
     def _make_run_id(self, ticket_id: str) -> str:
         return f"ticket/{self.owner}/{ticket_id}"
 
-    def _make_progress(self) -> OnProgress | None:
-        emit = self.plan.emit
-        return None if emit is None else (lambda report: emit(CallProgress(report)))
-
     # --- after a crash -------------------------------------------------------------------------------
 
     async def load(self) -> None:
@@ -272,7 +266,7 @@ class RunTickets:
         if ticket_id not in self.ids:
             self.ids.append(ticket_id)
         if ticket_id not in self.store.tickets:
-            ticket = Ticket(ticket_id, self.owner, self.plan.conversation, call, on_progress=self._make_progress())
+            ticket = Ticket(ticket_id, self.owner, self.plan.conversation, call, on_progress=self.plan.on_progress)
             ticket.is_awaited = False
             await self._restart(ticket)
 

@@ -16,7 +16,7 @@ from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
 from toolmason._text import to_line
 from toolmason.chat.durable.effects import RunEffect, Work, get_recorded_arguments
-from toolmason.chat.events import CallFinished, CallProgress, CallStarted
+from toolmason.chat.events import CallFinished, CallStarted
 from toolmason.chat.programs.code import PROGRAM_MODEL
 from toolmason.chat.reply import make_cancelled_result
 from toolmason.chat.run.delegation import (
@@ -107,7 +107,8 @@ class TurnCalls:
         options = None if tool is None else tool.options
         # The journal has the run of a chat and the work of a ticket apart, and decides there.
         repeatable = options is None or options.repeatable or is_chat_tool(tool) or options.may_open_ticket
-        effect = self._make_effect(_make_effect_key(number, index, call), call, repeatable=repeatable)
+        key, arguments = _make_effect_key(number, index, call), get_recorded_arguments(call)
+        effect = RunEffect(self.plan.run_id, key, "tool", call.name, arguments, repeatable=repeatable)
         try:
             result = await self.plan.execution.perform(
                 effect, run_work, CALL_SERIALIZER, self.plan.make_reconciler(call, options)
@@ -149,10 +150,10 @@ class TurnCalls:
             error = self.run_state.rejected.reject(call.name, UnknownTool(call.name, sorted(offered_names)))
             CALL_LOG.debug("%s [%s] is not offered in this turn", tool.name, to_line(call.id))
             return ToolResult(call.id, call.name, error=error, attempts=0)
-        emit = self.plan.emit
-        on_progress = None if emit is None else (lambda report: emit(CallProgress(report)))
-        result = await self.plan.box.call(call, context=self.plan.context, on_progress=on_progress)
-        return self.complete(call, result) if self.plan.answered else result
+        plan = self.plan
+        on_progress = None if plan.emit is None else plan.on_progress  # most runs have no reader
+        result = await plan.box.call(call, context=plan.context, on_progress=on_progress)
+        return self.complete(call, result) if plan.answered else result
 
     def complete(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Return a result with what is known of the chat that made it, if it is one of a chat."""
@@ -162,9 +163,6 @@ class TurnCalls:
         if reply.pending or reply.external:
             self.plan.waiting[call.id] = reply
         return complete_result(call, result, reply)
-
-    def _make_effect(self, key: str, call: ToolCall, *, repeatable: bool) -> RunEffect:
-        return RunEffect(self.plan.run_id, key, "tool", call.name, get_recorded_arguments(call), repeatable=repeatable)
 
     def _is_barrier(self, call: ToolCall) -> bool:
         tool = self._find_tool(call.name)
