@@ -81,23 +81,6 @@ class ToolSearch:
         hidden_count = sum(definition.name not in self._always_offered for definition in definitions)
         self.tool = _make_search_tool(self._index, settings.limit, hidden_count)
 
-    @classmethod
-    def for_toolbox(
-        cls, box: Toolbox, settings: Search | None, hidden: frozenset[str] = frozenset()
-    ) -> ToolSearch | None:
-        """Return a search for a toolbox without its `hidden` tools, or None if all tools are offered.
-
-        Raises:
-            ConfigError: a tool in `always_offer` does not exist.
-        """
-        if settings is None or FIND_TOOLS in box:
-            return None
-        tools = ModelRequest((), box).tools
-        if unknown := set(settings.always_offer) - {tool.name for tool in tools}:
-            raise ConfigError(f"Search(always_offer={min(unknown)!r}): no such tool. Remove it.")
-        visible = [tool for tool in tools if tool.name not in hidden] if hidden else tools
-        return cls(settings, visible) if sum(map(estimate_tokens, visible)) > settings.budget else None
-
     async def __call__(self, turn: ModelTurn, call_next: NextStep) -> ModelReply:
         """Run a turn with only the tools that are always offered or were found. The model cannot call the others."""
         request = turn.request
@@ -180,9 +163,20 @@ def _make_search_tool(index: ToolIndex, limit: int, hidden_count: int) -> Functi
 async def add_search(
     search: Search, request_tools: RequestTools, context: ToolContext[Any] | None
 ) -> ToolSearch | None:
-    """Add the tool that searches the tools of a request. Return its advisor, or None if all tools are offered."""
-    hidden = await request_tools.find_disabled(context) if request_tools.is_conditional else frozenset()
-    found = ToolSearch.for_toolbox(request_tools.box, search, hidden)
-    if found is not None:
-        request_tools.join(Toolbox(found.tool))
+    """Add the tool that searches the tools of a request. Return its advisor, or None if all tools are offered.
+
+    Raises:
+        ConfigError: a tool in `always_offer` does not exist.
+    """
+    if FIND_TOOLS in request_tools.box:
+        return None
+    tools = ModelRequest((), request_tools.box).tools
+    if unknown := set(search.always_offer) - {tool.name for tool in tools}:
+        raise ConfigError(f"Search(always_offer={min(unknown)!r}): no such tool. Remove it.")
+    hidden = await request_tools.find_disabled(context)
+    visible = [tool for tool in tools if tool.name not in hidden]
+    if sum(map(estimate_tokens, visible)) <= search.budget:
+        return None
+    found = ToolSearch(search, visible)
+    request_tools.join(Toolbox(found.tool))
     return found
