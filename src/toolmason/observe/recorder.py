@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
+from typing_extensions import override
+
 from toolmason.errors import ConfigError
 from toolmason.observe.span_record import SpanRecord
 
@@ -29,34 +31,8 @@ class TraceRecorder:
         return [span for span in self.spans if span.trace in parts[1:2]]
 
 
-class _Processor:
-    """Processor of the SDK that hands each span to the recorders at work."""
-
-    def __init__(self) -> None:
-        self.recorders: list[TraceRecorder] = []
-
-    def on_start(self, span: Any, parent_context: Any = None) -> None:
-        """Do nothing: a span is recorded when it ends."""
-
-    def _on_ending(self, span: Any) -> None: ...
-
-    def on_end(self, span: ReadableSpan) -> None:
-        """Record a span."""
-        for recorder in self.recorders:
-            if len(recorder.spans) < MAX_RECORDED:
-                recorder.spans.append(_to_record(span))
-
-    def shutdown(self) -> None:
-        """Do nothing: what is recorded stays."""
-
-    def force_flush(self, timeout_millis: int = 0) -> bool:
-        """Do nothing: nothing is buffered."""
-        del timeout_millis
-        return True
-
-
-_processors: WeakKeyDictionary[Any, _Processor] = WeakKeyDictionary()
-"""One for each tracer provider: the SDK cannot remove a processor."""
+_recorders: WeakKeyDictionary[Any, list[TraceRecorder]] = WeakKeyDictionary()
+"""Recorders at work, for each tracer provider. The SDK cannot remove a processor, so each provider has one."""
 
 
 @contextmanager
@@ -69,32 +45,42 @@ def record() -> Generator[TraceRecorder]:
         ImportError: the SDK of OpenTelemetry is not installed.
         ConfigError: the program's tracer provider takes no further processors.
     """
-    processor = _get_processor()
+    recorders = _get_recorders()
     recorder = TraceRecorder()
-    processor.recorders.append(recorder)
+    recorders.append(recorder)
     try:
         yield recorder
     finally:
-        processor.recorders.remove(recorder)
+        recorders.remove(recorder)
 
 
-def _get_processor() -> _Processor:
+def _get_recorders() -> list[TraceRecorder]:
+    """Return the recorders of the current tracer provider, which gets a processor with the first one."""
     try:
         from opentelemetry import trace  # noqa: PLC0415 - optional
-        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - as above
+        from opentelemetry.sdk.trace import SpanProcessor, TracerProvider  # noqa: PLC0415 - as above
     except ImportError as missing:
         raise ImportError("Recording spans needs the SDK: pip install 'toolmason[otel]'") from missing
     provider: Any = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider):
         provider = TracerProvider()
         trace.set_tracer_provider(provider)
-    processor = _processors.get(provider)
-    if processor is None:
-        if not hasattr(provider, "add_span_processor"):
-            raise ConfigError(f"The tracer provider {type(provider).__name__} takes no processors. Use one of the SDK.")
-        processor = _processors[provider] = _Processor()
-        provider.add_span_processor(processor)
-    return processor
+    if (known := _recorders.get(provider)) is not None:
+        return known
+    if not hasattr(provider, "add_span_processor"):
+        raise ConfigError(f"The tracer provider {type(provider).__name__} takes no processors. Use one of the SDK.")
+    recorders: list[TraceRecorder] = []
+
+    class Processor(SpanProcessor):
+        @override
+        def on_end(self, span: ReadableSpan) -> None:
+            for recorder in recorders:
+                if len(recorder.spans) < MAX_RECORDED:
+                    recorder.spans.append(_to_record(span))
+
+    provider.add_span_processor(Processor())
+    _recorders[provider] = recorders
+    return recorders
 
 
 def _to_record(span: ReadableSpan) -> SpanRecord:
