@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 from pydantic_core import from_json
@@ -43,15 +43,7 @@ API_VARIABLE: Final = "TOOLMASON_API"
 _CONFIG_SUFFIXES: Final = frozenset({".json", ".toml", ".properties"})
 
 
-class CallWords(NamedTuple):
-    """Target, name and arguments of `toolmason call`."""
-
-    target: str | None
-    name: str
-    arguments: tuple[str, ...]
-
-
-def split_words(words: tuple[str, ...]) -> CallWords:
+def split_words(words: tuple[str, ...]) -> tuple[str | None, str, tuple[str, ...]]:
     """Split the arguments of `toolmason call` into target, name and arguments.
 
     Arguments contain `=` or are `-`. One item before them is the name of an installed tool; of two, the first
@@ -62,8 +54,8 @@ def split_words(words: tuple[str, ...]) -> CallWords:
     if not leading or (len(leading) == 1 and is_target(leading[0])):
         raise click.UsageError("Missing argument 'NAME'. Write the name of a tool after the target.")
     if len(leading) == 1:
-        return CallWords(None, leading[0], words[1:])
-    return CallWords(leading[0], leading[1], words[2:])
+        return None, leading[0], words[1:]
+    return leading[0], leading[1], words[2:]
 
 
 def is_target(word: str) -> bool:
@@ -313,17 +305,20 @@ def _convert_argument(key: str, value: str, schema: Mapping[str, Any], arguments
     property_schema = schema.get("properties", {}).get(key, {})
     types = get_json_types(property_schema, schema)
     if "array" not in types or "string" in types or value.lstrip().startswith("["):
-        return convert_text(value, types)
+        return _convert_text(value, types)
     earlier = arguments.get(key, [])
     if not isinstance(earlier, list):
         raise click.UsageError(f"{key!r} is given twice: as {earlier!r} and as a list. Give it once.")
-    return [*earlier, convert_text(value, get_json_types(property_schema.get("items"), schema))]
+    return [*earlier, _convert_text(value, get_json_types(property_schema.get("items"), schema))]
 
 
-def convert_text(text: str, types: set[str]) -> Any:
+def _convert_text(text: str, types: set[str]) -> Any:
     """Return text as the schema expects it: unchanged for strings, otherwise parsed as JSON if possible."""
-    if not types or "string" in types:
-        return text
+    return text if not types or "string" in types else parse_json_or_text(text)
+
+
+def parse_json_or_text(text: str) -> Any:
+    """Return the value of JSON text; other text is returned unchanged."""
     try:
         return from_json(text)
     except ValueError:

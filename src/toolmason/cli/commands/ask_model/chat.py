@@ -34,7 +34,7 @@ from toolmason.cli.approval import ask_approval
 from toolmason.cli.main import TOOL_ERROR, USAGE, examples
 from toolmason.cli.main_thread import ask_main_thread, on_interrupt, run_beside
 from toolmason.cli.output import echo, is_terminal, print_error, print_json, print_text, progress_bar
-from toolmason.cli.targets import fail, load_toolbox
+from toolmason.cli.targets import fail, load_toolbox, parse_json_or_text
 from toolmason.errors import ApprovalRequired, ConfigError, ToolmasonError
 from toolmason.models.by_name import LOCAL_INSTALL, model
 from toolmason.observe.recorder import TraceRecorder, record
@@ -135,7 +135,7 @@ def read_model_options(options: Mapping[str, Any]) -> dict[str, Any]:
     given = read_pairs("--option", options["options"])
     if options["reasoning"] is not None:
         given["reasoning"] = options["reasoning"]
-    return {name: _read_value(value) for name, value in given.items()}
+    return {name: parse_json_or_text(value) for name, value in given.items()}
 
 
 def read_pairs(option: str, pairs: Iterable[str]) -> dict[str, str]:
@@ -147,13 +147,6 @@ def read_pairs(option: str, pairs: Iterable[str]) -> dict[str, str]:
             raise click.UsageError(f"{option} {pair.partition('=')[0]!r}: write NAME=VALUE.")
         found[name] = value
     return found
-
-
-def _read_value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 @contextmanager
@@ -216,11 +209,9 @@ def print_reply(reply: Reply, *, as_json: bool) -> None:
     elif not is_terminal():
         print_text(reply.text)
     if reply.pending:
-        print_error("The run is waiting for approval. Run it in a terminal, or with --yes.")
-        raise click.exceptions.Exit(TOOL_ERROR)
+        fail("The run is waiting for approval. Run it in a terminal, or with --yes.", TOOL_ERROR)
     if reply.problem:
-        print_error(reply.problem)
-        raise click.exceptions.Exit(TOOL_ERROR)
+        fail(reply.problem, TOOL_ERROR)
 
 
 async def _run_conversation(
@@ -231,7 +222,10 @@ async def _run_conversation(
         text = (await ask_main_thread(_read_message)).strip()
         if text in ("/quit", "/exit"):
             return
-        await _handle_input(text, chat, memory, conversation, yes=yes)
+        if text.startswith("/"):
+            await _run_command(text, chat, memory, conversation)
+        elif text:
+            await _answer(text, chat, conversation, yes=yes)
 
 
 def _read_message() -> str:
@@ -244,15 +238,6 @@ def _read_message() -> str:
     except KeyboardInterrupt:
         echo()
         raise
-
-
-async def _handle_input(
-    text: str, chat: Chat, memory: WindowMemory | SqliteMemory, conversation: str | None, *, yes: bool
-) -> None:
-    if text.startswith("/"):
-        await _run_command(text, chat, memory, conversation)
-    elif text:
-        await _answer(text, chat, conversation, yes=yes)
 
 
 async def _run_command(text: str, chat: Chat, memory: WindowMemory | SqliteMemory, conversation: str | None) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pydantic_core import from_json
 
 from toolmason._text import pluralize
 from toolmason.chat.chat import Chat
@@ -20,7 +19,7 @@ from toolmason.cli.commands.ask_model.chat import write_page
 from toolmason.cli.commands.ask_model.run import DEFAULT_JOURNAL, execute_run, is_database, open_runtime
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE, SuggestingGroup, examples
 from toolmason.cli.output import echo, print_json, print_rows
-from toolmason.cli.targets import fail, load_toolbox
+from toolmason.cli.targets import fail, load_toolbox, parse_json_or_text
 from toolmason.errors import ConfigError, RunTaken
 from toolmason.models.by_name import model
 from toolmason.observe.tree import draw_length, format_milliseconds
@@ -149,7 +148,7 @@ def _reconcile(runtime: StoreRuntime, run: str, options: dict[str, Any]) -> None
             key, equals, value = item.partition("=")
             if not equals:
                 raise click.UsageError(f"--done {item!r}: write KEY=RESULT.")
-            runtime.reconcile(run, key, Completed(_parse_value(value)))
+            runtime.reconcile(run, key, Completed(parse_json_or_text(value)))
         for key in options["again"]:
             runtime.reconcile(run, key, NotExecuted())
     except KeyError as error:
@@ -158,13 +157,6 @@ def _reconcile(runtime: StoreRuntime, run: str, options: dict[str, Any]) -> None
         fail(str(error), USAGE)
     except RunTaken as error:
         fail(str(error), TOOL_ERROR)
-
-
-def _parse_value(text: str) -> Any:
-    try:
-        return from_json(text)
-    except ValueError:
-        return text
 
 
 def _open_journal(path: str) -> StoreRuntime:

@@ -6,8 +6,7 @@ import difflib
 import re
 import shutil
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -23,8 +22,8 @@ from toolmason.cli.clients import (
     read_text,
     remove_server,
 )
-from toolmason.cli.main import USAGE, examples
-from toolmason.cli.output import echo, print_error
+from toolmason.cli.main import examples
+from toolmason.cli.output import echo
 from toolmason.cli.targets import load_toolbox
 from toolmason.errors import ConfigError
 
@@ -97,14 +96,13 @@ def command(target: str, client: str, file: Path | None, *, dry_run: bool, yes: 
     chosen = CLIENTS[client]
     env = dict(map(_split_variable, options["variables"]))
     load_toolbox(target)
-    with _usage_errors():
-        name = check_name(options["name"] or _make_name(target))
-        server = ServerCommand(_find_program(), ("serve", target, "--folder", str(Path.cwd())), env)
-        path = file or chosen.find_file()
-        text = read_text(path)
-        change = FileChange(chosen, path, text, add_server(chosen, text, name, server))
-        if _confirm(change, dry_run=dry_run, yes=yes):
-            echo(f"Installed {name!r}. Restart {chosen.title}.")
+    name = check_name(options["name"] or _make_name(target))
+    server = ServerCommand(_find_program(), ("serve", target, "--folder", str(Path.cwd())), env)
+    path = file or chosen.find_file()
+    text = read_text(path)
+    change = FileChange(chosen, path, text, add_server(chosen, text, name, server))
+    if _confirm(change, dry_run=dry_run, yes=yes):
+        echo(f"Installed {name!r}. Restart {chosen.title}.")
 
 
 @click.command("uninstall", epilog=examples("uninstall shop --client cursor"))
@@ -113,22 +111,11 @@ def command(target: str, client: str, file: Path | None, *, dry_run: bool, yes: 
 def uninstall(name: str, client: str, file: Path | None, *, dry_run: bool, yes: bool) -> None:
     """Remove the server NAME from the configuration of CLIENT."""
     chosen = CLIENTS[client]
-    with _usage_errors():
-        path = file or chosen.find_file()
-        text = read_text(path)
-        change = FileChange(chosen, path, text, remove_server(chosen, text, check_name(name)))
-        if _confirm(change, dry_run=dry_run, yes=yes):
-            echo(f"Removed {name!r}. Restart {chosen.title}.")
-
-
-@contextmanager
-def _usage_errors() -> Generator[None]:
-    """Print an error of a file or a name as a sentence."""
-    try:
-        yield
-    except ConfigError as error:
-        print_error(str(error))
-        raise click.exceptions.Exit(USAGE) from None
+    path = file or chosen.find_file()
+    text = read_text(path)
+    change = FileChange(chosen, path, text, remove_server(chosen, text, check_name(name)))
+    if _confirm(change, dry_run=dry_run, yes=yes):
+        echo(f"Removed {name!r}. Restart {chosen.title}.")
 
 
 def _confirm(change: FileChange, *, dry_run: bool, yes: bool) -> bool:
