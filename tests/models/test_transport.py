@@ -17,7 +17,6 @@ from toolmason.models import Finished, ModelRequest, TextDelta
 from toolmason.models.http import transport
 from toolmason.models.http.endpoints import make_endpoint
 from toolmason.models.http.remote import RemoteModel
-from toolmason.models.http.sender import Retries
 from toolmason.models.http.transport import Transport
 from toolmason.providers import codec
 
@@ -57,7 +56,7 @@ async def connections_are_closed():
 
 def asking(kind, url, clock=None, retries=2):
     endpoint = make_endpoint(kind, "m", base_url=url, api_key=KEY)
-    sender = Transport(endpoint, retries=Retries(retries), sleep=clock or Clock(), timeout=5)
+    sender = Transport(endpoint, max_retries=retries, sleep=clock or Clock(), timeout=5)
     MADE.append(RemoteModel(f"{kind}:m", lambda: codec(kind), lambda: sender, endpoint.service))
     return MADE[-1]
 

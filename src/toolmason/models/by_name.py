@@ -11,7 +11,7 @@ from toolmason._services import SERVICES, Service
 from toolmason.errors import ConfigError, UnsupportedProvider
 from toolmason.models.http.endpoints import check_headers, make_endpoint
 from toolmason.models.http.remote import RemoteModel
-from toolmason.models.http.sender import Endpoint, Retries, Sender
+from toolmason.models.http.sender import Endpoint, Sender
 from toolmason.models.protocol import Model
 
 if TYPE_CHECKING:  # imported for types only: loading codecs is deferred until the first request
@@ -72,24 +72,17 @@ def model(  # noqa: PLR0913 - one parameter for each option
     for option in ("api_key", "base_url", "proxy"):
         if not isinstance(value := arguments[option], str | None):
             raise ConfigError(f"model({name!r}): {option} must be a string, not {type(value).__name__!r}.")
-    if provider not in SERVICES:
-        return _make_stand_in(provider, name, model_name)
+    if provider == "offline":
+        return _load_attribute("models.offline", "OfflineModel")()  # type: ignore[no-any-return]
     if not model_name:
         raise ConfigError(f"{name!r} has no model name. Use {provider}:NAME.")
+    if provider == "scripted":
+        return _load_attribute("models.scripted", "load_script")(model_name)  # type: ignore[no-any-return]
     if client is not None and (conflicting := given.keys() & _CONNECTION_OPTIONS):
         raise ConfigError(f"client= and {min(conflicting)}= conflict: the client has its own. Omit one of them.")
     service, make_sender = _connect(SERVICES[provider], model_name, arguments)
     make_codec = _make_codec_factory(service, tool_mode)
     return RemoteModel(f"{provider}:{model_name}", make_codec, make_sender, service, options)
-
-
-def _make_stand_in(provider: str, name: Any, model_name: str) -> Model:
-    """Return a model that asks no provider."""
-    if provider == "offline":
-        return _load_attribute("models.offline", "OfflineModel")()  # type: ignore[no-any-return]
-    if not model_name:
-        raise ConfigError(f"{name!r} has no model name. Use {provider}:NAME.")
-    return _load_attribute("models.scripted", "load_script")(model_name)  # type: ignore[no-any-return]
 
 
 def _connect(service: Service, name: str, given: Mapping[str, Any]) -> tuple[Service, Callable[[], Sender]]:
@@ -164,6 +157,6 @@ def _make_sender_factory(
 
     def connect() -> Sender:
         transport_class = _load_attribute("models.http.transport", "Transport")
-        return transport_class(endpoint, timeout=timeout, retries=Retries(max_retries), proxy=proxy)  # type: ignore[no-any-return]
+        return transport_class(endpoint, timeout=timeout, max_retries=max_retries, proxy=proxy)  # type: ignore[no-any-return]
 
     return connect

@@ -76,7 +76,7 @@ def _choose_tool(text: str, request: ModelRequest) -> ToolDefinition | None:
 
 def extract_arguments(tool: ToolDefinition, text: str) -> dict[str, Any]:
     """Return the arguments of a tool that the text contains; the others are omitted."""
-    numbers = [found.value for found in find_numbers(text)]
+    numbers = find_numbers(text)
     names = [*find_quoted(text), *find_codes(text), *find_names(text)]
     required = tool.input_schema.get("required", ())
     arguments: dict[str, Any] = {}

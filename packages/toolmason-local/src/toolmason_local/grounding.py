@@ -99,7 +99,7 @@ class _Words:
         self.stems = set(extract_stems(request)) | set(plain)
         self.is_english = not _ENGLISH.isdisjoint(plain)
         self.has_ordinal = not _ORDINALS.isdisjoint(plain)
-        self.numbers = {found.value for found in find_numbers(request)} | {
+        self.numbers = {*find_numbers(request)} | {
             float(digits)
             for digits in _DIGITS.findall(request)
             if len(digits) < 16  # noqa: PLR2004 - exact as a float

@@ -16,25 +16,18 @@ _MAX_RETRY_AFTER: Final = 60.0
 """Longest delay in seconds that a provider may request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """Number of retries, and the delays between them."""
+def get_retry_delay(attempt: int, retry_after: float | None = None) -> float | None:
+    """Return the seconds to wait before the attempt after this one, or None if the provider asks for too long.
 
-    max_retries: int = 2
-    """Maximum number of attempts after the first."""
+    A delay requested by the provider is honoured up to one minute; a longer one is left to the caller.
+    """
+    if retry_after is not None and retry_after > _MAX_RETRY_AFTER:
+        return None
+    import random  # noqa: PLC0415 - 2 ms at start-up, needed only for failed requests
 
-    def get_delay(self, attempt: int, retry_after: float | None = None) -> float | None:
-        """Return the seconds to wait before the next attempt, or None if there is none.
-
-        A delay requested by the provider is honoured up to one minute; a longer one is left to the caller.
-        """
-        if attempt >= self.max_retries or (retry_after is not None and retry_after > _MAX_RETRY_AFTER):
-            return None
-        import random  # noqa: PLC0415 - 2 ms at start-up, needed only for failed requests
-
-        max_delay = min(_MAX_DELAY, _FIRST_DELAY * 2.0**attempt)
-        # Jitter, so that clients that failed together do not retry together.
-        return max(retry_after or 0.0, max_delay * (0.75 + random.random() / 4))  # noqa: S311 - not a secret
+    max_delay = min(_MAX_DELAY, _FIRST_DELAY * 2.0**attempt)
+    # Jitter, so that clients that failed together do not retry together.
+    return max(retry_after or 0.0, max_delay * (0.75 + random.random() / 4))  # noqa: S311 - not a secret
 
 
 def get_origin(url: str) -> str:

@@ -17,7 +17,7 @@ from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API, Act
 from toolmason._wire import is_retryable_status, parse_retry_after
 from toolmason.errors import ModelError, clip
 from toolmason.models.http.redaction import find_secrets
-from toolmason.models.http.sender import Endpoint, Retries, get_origin, join_headers
+from toolmason.models.http.sender import Endpoint, get_origin, get_retry_delay, join_headers
 from toolmason.models.http.sse import EventStream
 from toolmason.providers.codec import parse_error
 
@@ -101,13 +101,12 @@ class Transport:
         endpoint: Endpoint,
         *,
         timeout: float | None = 600.0,
-        retries: Retries | None = None,
+        max_retries: int = 2,
         proxy: str | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._endpoint = endpoint
-        self._retries = retries or Retries()
-        self._sleep = sleep
+        self._max_retries, self._sleep = max_retries, sleep
         connect = 10.0 if timeout is None else min(timeout, 10.0)
         self._clients = LoopClients(timeout=httpx2.Timeout(timeout, connect=connect), proxy=proxy)
 
@@ -196,7 +195,8 @@ class Transport:
 
     async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:
         """Wait before the next attempt. Return False if there is none."""
-        delay = self._retries.get_delay(attempt, error.retry_after) if error.retryable else None
+        may_retry = error.retryable and attempt < self._max_retries
+        delay = get_retry_delay(attempt, error.retry_after) if may_retry else None
         if delay is not None:
             await self._sleep(delay)
         return delay is not None

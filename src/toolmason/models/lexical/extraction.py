@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 _NUMBER: Final = re.compile(
     r"(?<![\w.,/^-])(?P<sign>-?)[$€£]?(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?P<part>\.\d+)?"
@@ -28,25 +28,16 @@ _CAPITALIZED: Final = re.compile(r"(?<!^)(?<![.!?]\s)\b[A-Z][\w-]+(?:\s+[A-Z][\w
 _WORD: Final = re.compile(r"[^\W_]+", re.UNICODE)
 
 
-class FoundNumber(NamedTuple):
-    """Number and its place in the text."""
-
-    start: int
-    end: int
-    value: float
-
-
-def find_numbers(text: str) -> list[FoundNumber]:
+def find_numbers(text: str) -> list[float]:
     """Return the numbers in the text in order, spelled-out ones last; "5%" yields 0.05, then 5."""
-    found: list[FoundNumber] = []
+    found: list[float] = []
     for match in _NUMBER.finditer(_CODE.sub(lambda code: "_" * len(code[0]), text)):
         plain = float(match["sign"] + match["whole"].replace(",", "") + (match["part"] or ""))
         scale = (match["scale"] or "").strip().lower()
         if scale in ("%", "percent"):
-            found.append(FoundNumber(*match.span(), round(plain / 100, 10)))
-        found.append(FoundNumber(*match.span(), plain * _SCALES.get(scale, 1)))
-    words = _NUMBER_WORD.finditer(text)
-    return [*found, *(FoundNumber(*word.span(), float(_NUMBER_WORDS[word[1].lower()])) for word in words)]
+            found.append(round(plain / 100, 10))
+        found.append(plain * _SCALES.get(scale, 1))
+    return [*found, *(float(_NUMBER_WORDS[word.lower()]) for word in _NUMBER_WORD.findall(text))]
 
 
 def find_quoted(text: str) -> list[str]:
