@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from toolmason._core.values.definition import ToolDefinition
-from toolmason.build.check.provider_limits import PROVIDERS
+from toolmason.build.check.provider_limits import PROVIDERS, get_naming_rules
 from toolmason.providers.aliases import ToolNames
 from toolmason.providers.registry import get_format
 from toolmason.providers.schema.losses import Loss, Status
-
-_NAMING_FORMATS: Final = {"openai": "openai-chat"}
-"""The format with the stricter name limits, for providers with two formats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +42,7 @@ def _check_provider(provider: str, definition: ToolDefinition, offered_names: Se
     # Gemini sets strict mode for a whole request, without rewriting schemas.
     checks_strict_form = not meaning_losses and provider != "gemini"
     not_strict = _explain_not_strict(provider, definition) if checks_strict_form else ""
-    naming_rules = get_format(_NAMING_FORMATS.get(provider, provider)).rules
+    naming_rules = get_naming_rules(provider)
     names = ToolNames(offered_names, naming_rules.name_pattern, naming_rules.max_name_length)
     sent_name = names.get_alias(definition.name)
     return ProviderVerdict(

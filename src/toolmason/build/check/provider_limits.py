@@ -10,9 +10,10 @@ from typing import Final
 
 from pydantic_core import to_json
 
-from toolmason._core.values.definition import PORTABLE_NAME, ToolDefinition
+from toolmason._core.values.definition import ToolDefinition
 from toolmason.providers.registry import get_format
 from toolmason.providers.schema.narrow import SharedParts
+from toolmason.providers.tool_set import ProviderRules
 
 BYTES_PER_TOKEN: Final = 4
 """Average for English and JSON with common tokenizers; an estimate."""
@@ -26,17 +27,17 @@ def estimate_tokens(definition: ToolDefinition, provider: str = "openai") -> int
 
 
 PROVIDERS: Final = ("openai", "anthropic", "gemini")
-
-TOOL_NAME_PATTERNS: Final[dict[str, str]] = {
-    # Chat Completions and Messages accept 64 characters, Responses 128; only 64 is portable.
-    "openai": PORTABLE_NAME,
-    "anthropic": PORTABLE_NAME,
-    "gemini": r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}",
-}
 PARAMETER_NAME_PATTERN: Final = r"[A-Za-z0-9_.-]{1,64}"
 """Property names that every provider accepts."""
+_NAMING_FORMATS: Final = {"openai": "openai-chat"}
+"""The format with the stricter name limits, for providers with two formats."""
+
+
+def get_naming_rules(provider: str) -> ProviderRules:
+    """Return the rules of a provider for the names of tools."""
+    return get_format(_NAMING_FORMATS.get(provider, provider)).rules
 
 
 def find_refusing_providers(name: str) -> list[str]:
     """Return the providers that reject a tool name."""
-    return [provider for provider in PROVIDERS if not re.fullmatch(TOOL_NAME_PATTERNS[provider], name)]
+    return [provider for provider in PROVIDERS if not re.fullmatch(get_naming_rules(provider).name_pattern, name)]

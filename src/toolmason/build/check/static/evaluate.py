@@ -74,7 +74,7 @@ class Evaluator:
         if isinstance(node, ast.Subscript):
             return self._evaluate_subscript(node, file)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-            return _subscribe(Union, (self.evaluate(node.left, file), self.evaluate(node.right, file)))
+            return _subscript(Union, (self.evaluate(node.left, file), self.evaluate(node.right, file)))
         return [self.evaluate(item, file) for item in node.elts] if isinstance(node, ast.List) else object
 
     def _evaluate_name(self, node: ast.expr, file: FileDeclarations, *, is_type: bool) -> Any:
@@ -124,13 +124,13 @@ class Evaluator:
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if head is Literal:
             values = [eval_literal(part) for part in parts]
-            return object if ... in values else _subscribe(head, tuple(values))
+            return object if ... in values else _subscript(head, tuple(values))
         first_values = 1 if head is Annotated else len(parts)
         values = [self.evaluate(part, file, is_type=index < first_values) for index, part in enumerate(parts)]
-        return object if head is Unknown else _subscribe(head, tuple(values) if len(values) != 1 else values[0])
+        return object if head is Unknown else _subscript(head, tuple(values) if len(values) != 1 else values[0])
 
 
-def _subscribe(head: Any, arguments: Any) -> Any:
+def _subscript(head: Any, arguments: Any) -> Any:
     try:
         return head[arguments]
     except Exception:  # noqa: BLE001 - a hint may name any object of the standard library
