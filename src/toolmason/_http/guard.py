@@ -8,6 +8,7 @@ import logging
 import math
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -139,6 +140,25 @@ async def send_json(send: Send, status: int, body: bytes, headers: Iterable[tupl
     all_headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers]
     await send({"type": "http.response.start", "status": status, "headers": all_headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def serve_other_type(
+    kind: str, lifespan: AbstractAsyncContextManager[None], receive: Receive, send: Send
+) -> None:
+    """Answer what is not a request to an ASGI application: its start and end, in which it runs, or a WebSocket."""
+    if kind == "websocket":
+        await send({"type": "websocket.close", "code": 1000})
+    if kind != "lifespan":
+        return
+    await receive()
+    try:
+        async with lifespan:
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+    except Exception as error:  # noqa: BLE001 - the ASGI server reports it
+        await send({"type": "lifespan.startup.failed", "message": str(error)})
+        return
+    await send({"type": "lifespan.shutdown.complete"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import logging
 import uuid
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from urllib.parse import parse_qs
@@ -30,6 +30,7 @@ from toolmason._http.guard import (
     VerifyToken,
     make_guard,
     send_json,
+    serve_other_type,
 )
 from toolmason._secrets import scrub
 from toolmason._wire import LARGE_JSON_BYTES, UNLIMITED_PEERS, ByteBudget
@@ -162,23 +163,20 @@ class ChatApp:
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Handle one ASGI request."""
-        if scope["type"] == "lifespan":
-            await self._run_lifespan(receive, send)
-            return
         if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1000})
+            await serve_other_type(scope["type"], self._run_lifespan(), receive, send)
             return
         headers = dict(scope["headers"])
         refusal = self.guard.check_headers(headers, scope["headers"])
         identity = refusal or await self.guard.authenticate(headers)
         if not isinstance(identity, Identity):
-            await _refuse(send, identity)
+            await refuse(send, identity)
         elif scope["method"] == "POST":
             await self._start(scope, headers, identity, receive, send)
         elif scope["method"] in ("GET", "DELETE"):
             await self._handle_known_run(scope, headers, identity, receive, send)
         else:
-            await _refuse(send, ErrorResponse(405, "Use POST, GET or DELETE."))
+            await refuse(send, ErrorResponse(405, "Use POST, GET or DELETE."))
 
     # --- requests ----------------------------------------------------------------------------------
 
@@ -186,7 +184,7 @@ class ChatApp:
         """Start a run, and stream its events."""
         text = await self.guard.read_body(headers, receive, scope, identity)
         if isinstance(text, ErrorResponse):
-            await _refuse(send, text)
+            await refuse(send, text)
         if not isinstance(text, bytes):
             return
         run_id, is_large = uuid.uuid4().hex, len(text) > LARGE_JSON_BYTES
@@ -197,11 +195,11 @@ class ChatApp:
             request = self._frontend.parse(body)
             events, known = await self._open_events(request, identity, run_id)
         except ToolmasonError as error:
-            await _refuse(send, ErrorResponse(400, str(error)))
+            await refuse(send, ErrorResponse(400, str(error)))
             return
         peer = get_peer(scope, identity)
         if not self._make_room(peer):
-            await _refuse(send, ErrorResponse(503, "Too many runs are in progress. Try again later."))
+            await refuse(send, ErrorResponse(503, "Too many runs are in progress. Try again later."))
             return
         run = StreamedRun(run_id, identity.owner, peer)
         self._runs[run.id] = run
@@ -268,7 +266,7 @@ class ChatApp:
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         run = self._runs.get(query.get("run", [last_id])[0])
         if run is None or run.owner != identity.owner:
-            await _refuse(send, ErrorResponse(404, "This run is unknown. Start one with POST."))
+            await refuse(send, ErrorResponse(404, "This run is unknown. Start one with POST."))
             return
         if scope["method"] == "DELETE":
             run.cancel()
@@ -277,7 +275,7 @@ class ChatApp:
             return
         number = int(last_number) + 1 if last_number.isdigit() and len(last_number) < 10 else 1  # noqa: PLR2004 - digits
         if number < run.first:
-            await _refuse(send, ErrorResponse(410, "The next events of this run are no longer kept."))
+            await refuse(send, ErrorResponse(410, "The next events of this run are no longer kept."))
             return
         await self._send_stream(run, number, receive, send)
 
@@ -372,28 +370,24 @@ class ChatApp:
             await send({"type": "http.response.body", "body": event or b": waiting\n\n", "more_body": True})
         await send({"type": "http.response.body", "body": self._frontend.last_line})
 
-    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
-        await receive()
+    @asynccontextmanager
+    async def _run_lifespan(self) -> AsyncGenerator[None]:
         try:
             async with self.chat:
-                await send({"type": "lifespan.startup.complete"})
-                await receive()
-        except Exception as error:  # noqa: BLE001 - the ASGI server reports it
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
-            return
+                yield
         finally:
             tasks = [run.task for run in self._runs.values() if run.task is not None]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        await send({"type": "lifespan.shutdown.complete"})
 
 
 def _list_calls(messages: Sequence[Message]) -> list[str]:
     return [call.id for message in messages for call in message.calls]
 
 
-async def _refuse(send: Send, error: ErrorResponse) -> None:
+async def refuse(send: Send, error: ErrorResponse) -> None:
+    """Send an error to a front end, which does not speak JSON-RPC."""
     await send_json(send, error.status, to_json({"error": {"message": error.message}}), error.headers)
 
 

@@ -31,6 +31,7 @@ from toolmason._http.guard import (
     check_size,
     make_guard,
     send_json,
+    serve_other_type,
 )
 from toolmason._wire import LARGE_JSON_BYTES
 from toolmason.errors import ConfigError
@@ -74,7 +75,7 @@ class McpApp:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Handle one ASGI request."""
         if scope["type"] != "http":
-            await self._handle_other_type(scope["type"], receive, send)
+            await serve_other_type(scope["type"], self.lifespan(), receive, send)
             return
         exchange: HttpExchange | None = scope.get(EXCHANGE_KEY) or await self._receive(scope, receive, send)
         if exchange is None:
@@ -125,12 +126,6 @@ class McpApp:
         exchange = HttpExchange(headers, header_pairs, identity, body, data)
         self.dispatcher.start(exchange)
         return exchange
-
-    async def _handle_other_type(self, kind: str, receive: Receive, send: Send) -> None:
-        if kind == "lifespan":
-            await self._lifespan(receive, send)
-        elif kind == "websocket":
-            await send({"type": "websocket.close", "code": 1000})
 
     async def _forward(self, exchange: HttpExchange, running: RunningCall | None) -> None:
         """Let the SDK carry the answer to a POST request."""
@@ -190,17 +185,6 @@ class McpApp:
                 yield
             finally:
                 await self.aclose()
-
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        await receive()
-        try:
-            async with self.lifespan():
-                await send({"type": "lifespan.startup.complete"})
-                await receive()
-        except Exception as error:  # noqa: BLE001 - the ASGI server reports it
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
-            return
-        await send({"type": "lifespan.shutdown.complete"})
 
 
 def asgi_app(  # noqa: PLR0913 - one parameter for each option
