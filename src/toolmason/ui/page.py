@@ -50,6 +50,8 @@ class Page:
         """Conversations of the chats."""
         self.problem = ""
         """Why the last reload failed."""
+        self.sign_ins: set[asyncio.Future[None]] = set()
+        """Connections that wait for the user to sign in."""
         self._requests: OrderedDict[str, ApprovalRequest] = OrderedDict()
         self._listeners: set[asyncio.Queue[dict[str, Any] | None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None

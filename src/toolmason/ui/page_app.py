@@ -30,18 +30,16 @@ from toolmason._http.guard import (
     Receive,
     Send,
     make_guard,
-    send_json,
     token_is,
 )
-from toolmason.chat.frontends.chat_app import run_until_disconnect
+from toolmason.chat.frontends.chat_app import refuse, run_until_disconnect
 from toolmason.chat.frontends.frontend import get_field, parse_verdict
 from toolmason.errors import ApprovalRequired, ConfigError, ToolmasonError, UnknownName
 from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_json
 from toolmason.ui.page import Page
 from toolmason.ui.page_chats import PageChats
 from toolmason.ui.run_entries import describe_journal, describe_run, reconcile_call
-from toolmason.ui.server_entries import approve_definitions, describe_drift, describe_servers
-from toolmason.ui.sign_in import SIGNED_IN, SignIns
+from toolmason.ui.server_entries import approve_definitions, describe_drift, describe_servers, start_sign_in
 from toolmason.ui.tool_entries import describe_box, describe_in_full, describe_plan, describe_result
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -76,7 +74,6 @@ class PageApp:
         self.guard = make_guard(LOOPBACK_HOSTS, (), token_is(token), MAX_BODY_BYTES)
         # The token is checked before a request reaches a chat.
         self.chats = PageChats(page, make_guard(LOOPBACK_HOSTS, (), None, MAX_BODY_BYTES))
-        self.sign_ins = SignIns()
         self._app = Starlette(routes=self._make_routes(), lifespan=self._run_lifespan)
         self.close_streams = page.close_streams
         self.reloader: Reloader[Any] | None = None
@@ -105,7 +102,6 @@ class PageApp:
         routes = [
             Route(f"{_API}{path}", _answer_errors(work), methods=[method]) for path, (method, work) in handlers.items()
         ]
-        routes.append(Route(SIGNED_IN, self._end_sign_in))
         pages = Route("/", lambda _: FileResponse(STATIC / "index.html", headers={"cache-control": "no-store"}))
         return [*routes, pages, Mount("/assets", StaticFiles(directory=STATIC / "assets"))]
 
@@ -136,9 +132,7 @@ class PageApp:
             identity = await self.guard.authenticate(headers)
             refusal = identity if isinstance(identity, ErrorResponse) else None
         if refusal is not None:
-            await send_json(
-                send_with_headers, refusal.status, to_json({"error": {"message": refusal.message}}), refusal.headers
-            )
+            await refuse(send_with_headers, refusal)
         elif scope["path"] in (f"{_API}chat", f"{_API}resumed"):
             await self._run_chat(scope, receive, send_with_headers)
         else:
@@ -150,7 +144,7 @@ class PageApp:
             name = Request(scope).query_params.get("model", "")
             app = self.chats.get(name, resumes=scope["path"].endswith("resumed"))
         except (ToolmasonError, ImportError) as error:
-            await send_json(send, 400, to_json({"error": {"message": str(error)}}))
+            await refuse(send, ErrorResponse(400, str(error)))
             return
         await app(scope, receive, send)
 
@@ -248,13 +242,7 @@ class PageApp:
         return _to_response({"approved": len(digests)})
 
     async def _sign_in(self, request: Request) -> Response:
-        # The guard has checked the host: it is this machine.
-        back = f"http://{request.headers['host']}{SIGNED_IN}"
-        return _to_response({"address": await self.sign_ins.start(self.page, request.path_params["name"], back)})
-
-    async def _end_sign_in(self, request: Request) -> Response:
-        text = self.sign_ins.finish(request.query_params)
-        return Response(text, headers={"cache-control": "no-store"}, media_type="text/plain")
+        return _to_response({"address": await start_sign_in(self.page, request.path_params["name"])})
 
     async def _reconnect(self, _: Request) -> Response:
         await self.page.box.servers.reconnect()

@@ -1,11 +1,11 @@
-"""Describe the MCP servers of a toolbox for the page, and approve changed definitions."""
+"""Describe the MCP servers of a toolbox for the page, approve changed definitions, and sign in."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -18,11 +18,18 @@ from toolmason._core.values.definition import canonicalize
 from toolmason.build.compare.listing import Listing, Listings
 from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, write
 from toolmason.errors import ConfigError, UnknownName
+from toolmason.mcp_client.auth.oauth import OAuth
+from toolmason.mcp_client.auth.token_files import MemoryTokens
 from toolmason.mcp_client.lists.pins import fetch_listings
 from toolmason.mcp_client.source import McpServer
+from toolmason.ui.page import Page
 
 HEALTH_SECONDS: Final = 5.0
 """Wait for the answer of a server; the page shows the others meanwhile."""
+START_SECONDS: Final = 30.0
+"""Wait for the address of a sign-in."""
+MAX_SIGN_INS: Final = 16
+"""Sign-ins in progress."""
 
 
 async def describe_servers(box: Toolbox) -> dict[str, Any]:
@@ -96,6 +103,48 @@ async def approve_definitions(box: Toolbox, name: str, digests: Mapping[str, Any
         raise ConfigError(f"The definitions of server {name!r} have changed since the page showed them. Review again.")
     write(approve(_read_lock(server), found, server=name), _get_path(server))
     await box.servers.reconnect()
+
+
+async def start_sign_in(page: Page, name: str) -> str:
+    """Connect a server with OAuth. Return the address for the user to visit, or an empty string if none is needed.
+
+    Tokens stay in the memory of the process.
+
+    Raises:
+        KeyError: the toolbox has no such server.
+        ConfigError: the server is not reached over HTTP, or offers no sign-in.
+        RemoteError: the server does not answer.
+    """
+    server, address = find_server(page.box, name), asyncio.get_running_loop().create_future()
+    if server.kind != "http" or len(page.sign_ins) >= MAX_SIGN_INS:
+        raise ConfigError(f"Server {name!r} has no sign-in to start: it is not reached over HTTP, or many are open.")
+
+    async def show(found: str, _: str) -> None:
+        if not address.done():
+            address.set_result(found)
+
+    remotes = get_state(page.box).remotes
+    auth = OAuth(sign_in=show, tokens=MemoryTokens())
+    source = replace(server, auth=auth).__remote__(remotes.handlers)
+    task = asyncio.ensure_future(source.prepare())
+    page.sign_ins.add(task)
+    task.add_done_callback(page.sign_ins.discard)
+    await asyncio.wait((task, address), timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    if not address.done():
+        if not task.done():
+            task.cancel()
+            raise ConfigError(f"Server {name!r} did not name a place to sign in within {START_SECONDS:g} s.")
+        task.result()
+    await remotes.replace(source)
+    task.add_done_callback(lambda ended: _report(page, ended))
+    return address.result() if address.done() else ""
+
+
+def _report(page: Page, ended: asyncio.Future[None]) -> None:
+    """Show the tools after a sign-in. The health of a server that failed has its error."""
+    if not ended.cancelled():
+        ended.exception()  # retrieved, so that asyncio does not log it
+        page.notify("tools")
 
 
 def find_server(box: Toolbox, name: str) -> McpServer:
