@@ -27,14 +27,13 @@ from toolmason.mcp_client.calls.forwarding import send_raw
 from toolmason.mcp_client.calls.remote_tools import RemoteTool, select_context, to_embedded_resource
 from toolmason.mcp_client.calls.requests import ForwardableRequest, ToolRequest, ping
 from toolmason.mcp_client.calls.tasks import PendingTasks
-from toolmason.mcp_client.identity import has_identities, make_auth_headers, make_identity_key
 from toolmason.mcp_client.lists.fetch_lists import ServerLists, fetch_lists, has_other_tools
 from toolmason.mcp_client.lists.identity_view import IdentityView
 from toolmason.mcp_client.lists.list_cache import ListCache
 from toolmason.mcp_client.pool import MAX_IDENTITIES, SessionPool, start_task
 from toolmason.mcp_client.remote_errors import find_connection_loss, format_reason, format_reason_with_stderr
 from toolmason.mcp_client.sdk_spans import trace_request
-from toolmason.mcp_client.server_options import ServerSpec
+from toolmason.mcp_client.server_options import ServerSpec, has_identities, make_auth_headers, make_identity_key
 from toolmason.mcp_client.session import UpstreamSession
 
 _log = logging.getLogger("toolmason.mcp")

@@ -17,8 +17,8 @@ from toolmason._core.values.mcp_client import UpstreamCaller
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.calls.forwarding import forward, make_request_key
 from toolmason.mcp_client.calls.tasks import PendingTasks, TaskPending, TaskResult, wait_for_task
-from toolmason.mcp_client.identity import make_identity_key
 from toolmason.mcp_client.remote_errors import find_connection_loss
+from toolmason.mcp_client.server_options import make_identity_key
 from toolmason.mcp_client.session import UpstreamSession
 
 
