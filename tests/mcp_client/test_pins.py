@@ -50,29 +50,14 @@ async def test_t5_whatever_changes_in_a_definition_holds_it_back(change, tmp_pat
     assert "+++ now" in caplog.text
 
 
-@pytest.mark.parametrize("change", CHANGES)
-async def test_what_an_older_lock_does_not_hold_is_not_passed_on(change, tmp_path):
-    path = tmp_path / "toolmason.lock"
-    with served("plain") as server:
-        await locked(server, path, APPROVED)
-        text = path.read_text("utf-8")
-        path.write_text(text[: text.rindex(',\n          "wire"')] + "}}}}}", "utf-8")
-        server.tools = [{**APPROVED, **CHANGES[change]}]
-        async with pinned(server, path) as box:
-            entry, meta = make_tool_entry(box["echo"]), box["echo"].options.meta
-
-    assert entry == {**TOOL, "annotations": {"readOnlyHint": True}}
-    assert meta == {}
-
-
-async def test_a_tool_without_hints_is_bare_under_an_older_lock(tmp_path):
+async def test_an_entry_that_lacks_a_part_of_the_definition_is_not_approved(tmp_path):
     path = tmp_path / "toolmason.lock"
     with served("plain") as server:
         found = await locked(server, path, TOOL)
         path.write_text(f'{{"servers": {{"raw": {{"tools": {{"echo": {{"digest": "{found["echo"].digest}"}}}}}}}}}}')
         server.tools = [{**TOOL, "icons": []}]
         async with pinned(server, path) as box:
-            assert make_tool_entry(box["echo"]) == TOOL
+            assert box.tools == []
 
 
 async def test_a_comparison_of_locks_names_what_else_changed(tmp_path):

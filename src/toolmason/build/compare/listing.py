@@ -34,7 +34,7 @@ class Listing:
     definition: ToolDefinition
     effects: Mapping[str, bool] = field(default_factory=dict)
     wire: Mapping[str, Any] | None = None
-    """Other fields of a remote server's tool definition; None for a local tool, and in locks of older versions."""
+    """Other fields of a remote server's tool definition; None for a local tool."""
 
     @property
     def digest(self) -> str:

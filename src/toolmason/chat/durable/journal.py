@@ -79,7 +79,7 @@ class EffectRecord:
     at: float
     """Start time, in seconds since the epoch."""
     ended: float | None = None
-    """Time when the outcome was recorded, or None if it has none, or an older version recorded it."""
+    """Time when the outcome was recorded, or None if it has none, or an operator set it."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain JSON data."""

@@ -16,9 +16,7 @@ from toolmason._core.load.json_forms import get_effects, get_extra_wire_fields
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason.build.compare.listing import Listings, listings_of
 from toolmason.errors import ConfigError, RemoteError
-from toolmason.mcp_client.calls.remote_tools import RemoteTool
 from toolmason.mcp_client.server_options import ServerSpec
-from toolmason.mcp_client.specification import HINT_KEYS
 
 _log = logging.getLogger("toolmason.mcp")
 
@@ -44,9 +42,6 @@ def select_approved(tools: Sequence[Tool], server: ServerSpec) -> tuple[list[Too
     for tool in tools:
         entry = approved.get(tool.name)
         if entry is not None and is_approved(tool, entry):
-            if "wire" not in entry:
-                # Older lock files have no `wire` key: those fields were never reviewed, so they are removed.
-                _strip_unapproved(tool)
             selected.append(tool)
             continue
         change = "is not approved" if entry is None else "has changed since it was approved"
@@ -75,18 +70,8 @@ def is_approved(tool: Tool, entry: Mapping[str, Any]) -> bool:
     return (
         entry.get("digest") == tool.definition.digest
         and entry.get("effects", {}) == get_effects(tool.options)
-        and get_extra_wire_fields(tool) == entry.get("wire", get_extra_wire_fields(tool))
+        and entry.get("wire") == get_extra_wire_fields(tool)
     )
-
-
-def _strip_unapproved(tool: Tool) -> None:
-    """Remove the fields of a definition that were not approved."""
-    if isinstance(tool, RemoteTool):
-        extra = get_extra_wire_fields(tool) or {}
-        hints = {HINT_KEYS[name]: hint for name, hint in get_effects(tool.options).items()}
-        kept = {key: value for key, value in tool.entry.items() if key not in extra}
-        tool.entry = {**kept, "annotations": hints} if hints else kept
-        tool.options = replace(tool.options, meta={})
 
 
 def _format_fix(server: ServerSpec) -> str:
@@ -132,10 +117,9 @@ def describe_tool(tool: Tool) -> dict[str, Any]:
 def format_diff(approved: Mapping[str, Any], tool: Tool) -> str:
     """Return a unified diff, truncated to a screenful."""
     now = describe_tool(tool)
-    before = {name: approved.get(name) for name in now} if approved else {}
-    if "wire" in approved:
+    if "wire" in approved:  # not in the first definition of a program, as `SeenTools` keeps it
         now["wire"] = get_extra_wire_fields(tool)
-        before["wire"] = approved["wire"]
+    before = {name: approved.get(name) for name in now}
     lines = list(difflib.unified_diff(_format_lines(before), _format_lines(now), "approved", "now", lineterm="", n=1))
     more = [f"… and {len(lines) - _MAX_DIFF_LINES} more lines"] if len(lines) > _MAX_DIFF_LINES else []
     return "".join(f"\n    {line}" for line in (*lines[:_MAX_DIFF_LINES], *more))
