@@ -17,6 +17,10 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+from temporalio.client import AsyncActivityHandle, Client, WorkflowExecutionStatus
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
 from toolmason._core.run.metrics import measure
 from toolmason._core.run.tracing import open_span
 from toolmason.chat.durable.effects import (
@@ -30,15 +34,6 @@ from toolmason.chat.durable.effects import (
 from toolmason.chat.durable.process_identity import get_process_identity, is_dead
 from toolmason.errors import ConfigError, RunTaken, UnknownOutcome
 from toolmason.scale.temporal_connection import Arrival, NotFound, TemporalConnection
-from toolmason.scale.temporal_values import LargeValues
-
-try:
-    from temporalio.client import AsyncActivityHandle, Client, WorkflowExecutionStatus
-    from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-    from temporalio.exceptions import WorkflowAlreadyStartedError
-except ImportError as missing:
-    raise ImportError("Temporal's SDK is not installed: pip install 'toolmason[temporal]'") from missing
-
 from toolmason.scale.temporal_messages import (
     Acquired,
     Acquisition,
@@ -52,6 +47,7 @@ from toolmason.scale.temporal_messages import (
     RunView,
     Settlement,
 )
+from toolmason.scale.temporal_values import LargeValues
 from toolmason.scale.temporal_workflow import NOT_STARTED, OPEN_TIME, RunWorkflow, decide
 
 _MAX_UPDATES: Final = 8

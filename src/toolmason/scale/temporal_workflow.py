@@ -15,13 +15,10 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-try:
-    from temporalio import workflow
-    from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
-    from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType, WorkflowAlreadyStartedError
-    from temporalio.exceptions import TimeoutError as ActivityTimeout
-except ImportError as missing:
-    raise ImportError("Temporal's SDK is not installed: pip install 'toolmason[temporal]'") from missing
+from temporalio import workflow
+from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType, WorkflowAlreadyStartedError
+from temporalio.exceptions import TimeoutError as ActivityTimeout
 
 from toolmason.scale.temporal_messages import (
     Acquired,

@@ -19,8 +19,6 @@ from toolmason.providers.conversation import check_conversation
 from toolmason.testing.fake_server import MCP_FAULTS, FakeMcpServer
 from toolmason.testing.faulty_model import FAULTS, FaultyModel
 
-__all__ = ["FAULTS", "MCP_FAULTS", "FakeMcpServer", "FaultOutcome", "FaultyModel", "check_faults"]
-
 SEEDS: Final = 3
 """Number of runs with each fault of a model."""
 CASE_SECONDS: Final = 30.0
