@@ -173,19 +173,28 @@ async def test_an_answer_that_fails_is_a_failure_for_the_server_without_its_word
     assert "secret" not in result.text + caplog.text
 
 
-@pytest.mark.parametrize("text", ["[]", "{", '{"servers": 7}', '{"servers": {"s": {"tools": {"a": 7}}}}'])
-def test_what_is_no_lock_is_said(text, tmp_path):
-    (tmp_path / "toolmason.lock").write_text(text)
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[]", "neither a manifest nor a lock"),
+        ("{", "not valid JSON"),
+        ('{"servers": {"s": {"tools": {}}}}', "neither a manifest nor a lock"),
+        ('{"format": "toolmason-lock", "version": 1, "servers": 7}', "'servers'"),
+        ('{"format": "toolmason-lock", "version": 1, "servers": {"s": {"tools": {"a": 7}}}}', "'a'"),
+        ("\udcff", "not valid JSON"),
+    ],
+    ids=["a list", "half", "no format", "servers", "a tool", "not UTF-8"],
+)
+def test_what_is_no_lock_is_said(text, reason, tmp_path):
+    lock = tmp_path / "toolmason.lock"
+    lock.write_text(text, "utf-8", "surrogateescape")
 
-    with pytest.raises(ConfigError, match="is not a lock"):
-        read_approved(tmp_path / "toolmason.lock", "s")
+    with pytest.raises(ConfigError, match=reason):
+        read_approved(McpServer.stdio("s", "program", lock=lock))
 
 
-def test_a_lock_that_cannot_be_read_is_said(tmp_path):
-    assert read_approved(tmp_path / "none", "s") == {}
-    (tmp_path / "lock").write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match="Cannot read the lock file"):
-        read_approved(tmp_path / "lock", "s")
+def test_a_lock_that_does_not_exist_approves_nothing(tmp_path):
+    assert read_approved(McpServer.stdio("s", "program", lock=tmp_path / "none")) == {}
 
 
 async def test_tokens_can_be_forgotten(tmp_path):

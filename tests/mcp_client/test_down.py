@@ -98,14 +98,15 @@ async def test_a_lock_that_cannot_be_read_is_a_server_that_is_down_with_the_reas
     await box.aclose()
 
     assert listed == []
-    assert "is not a lock file. Recreate it with `toolmason lock`." in caplog.text
+    assert "is not valid JSON" in caplog.text
+    assert "`toolmason lock`" in caplog.text
 
 
 async def test_a_lock_that_cannot_be_read_is_raised_for_a_required_server(tmp_path):
     lock = tmp_path / "toolmason.lock"
     lock.write_text("not json", "utf-8")
 
-    with pytest.raises(RemoteError, match=r"Server 'shop', list: .* is not a lock"):
+    with pytest.raises(RemoteError, match=r"Server 'shop', list: .* is not valid JSON"):
         async with Toolbox(McpServer.of("shop", Toolbox(local), pin="lock", lock=lock, required=True)):
             pass
 

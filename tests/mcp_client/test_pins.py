@@ -1,6 +1,7 @@
 """A lock holds the whole of a definition: what a model sees, and what is passed on with it."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -54,8 +55,7 @@ async def test_an_entry_that_lacks_a_part_of_the_definition_is_not_approved(tmp_
     path = tmp_path / "toolmason.lock"
     with served("plain") as server:
         found = await locked(server, path, TOOL)
-        path.write_text(f'{{"servers": {{"raw": {{"tools": {{"echo": {{"digest": "{found["echo"].digest}"}}}}}}}}}}')
-        server.tools = [{**TOOL, "icons": []}]
+        write(approve(Lock(), {"echo": replace(found["echo"], wire=None)}, server="raw"), path)
         async with pinned(server, path) as box:
             assert box.tools == []
 

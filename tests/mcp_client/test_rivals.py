@@ -1,7 +1,6 @@
 """Servers that are slow, away or greedy, and callers that go away: nobody else pays for it."""
 
 import asyncio
-import json
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from adversaries.raw_http import TOOL, served
 from toolmason import McpServer, Toolbox, tool
+from toolmason.build.compare.lock_file import Lock, approve, listings_of, write
 from toolmason.errors import ConfigError
 from toolmason.mcp_client.transport.sanitize import find_tool_problem
 
@@ -107,8 +107,7 @@ async def test_effects_are_pinned_with_the_definition(tmp_path):
     with served("plain") as server:
         server.tools = [TOOL]
         async with Toolbox(McpServer.http("raw", server.url)) as box:
-            digest = box["echo"].definition.digest
-        lock.write_text(json.dumps({"servers": {"raw": {"tools": {"echo": {"digest": digest, "effects": {}}}}}}))
+            write(approve(Lock(), listings_of(box.tools), server="raw"), lock)
         server.tools = [{**TOOL, "annotations": {"readOnlyHint": True}}]
         async with Toolbox(McpServer.http("raw", server.url, pin="lock", lock=lock)) as box:
             names = [tool.name for tool in box.tools]

@@ -78,13 +78,13 @@ def _format_request(request: ApprovalRequest, arguments: dict[str, Any], preview
 
 def _trust_tool(box: Toolbox, name: str) -> None:
     """Add the definition of a server's tool to the lock file, and trust it from now on."""
-    from toolmason.build.compare.lock_file import FILE, Lock, approve, listings_of, load, write  # noqa: PLC0415 - rare
+    from toolmason.build.compare.lock_file import FILE, approve, listings_of, load_if_exists, write  # noqa: PLC0415 - rare
 
     tool: Any = get_root(box[name])
     servers = [source.server for source in get_state(box).remotes.sources if source.name == tool.server]
     path = Path(next((server.lock for server in servers if server.lock is not None), FILE))
     try:
-        locked = load(path) if path.exists() else Lock()
+        locked = load_if_exists(path)
         # Under the server's own name of the tool, as `toolmason lock --approve` writes it.
         found = {**locked.get_tools(tool.server), **listings_of([tool])}
         write(approve(locked, found, server=tool.server), path)

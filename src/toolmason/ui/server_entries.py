@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -15,12 +14,12 @@ from pydantic_core import to_json
 from toolmason._core.remote.protocol import Health, Remote
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.definition import canonicalize
-from toolmason.build.compare.listing import Listing, Listings
-from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, write
+from toolmason.build.compare.listing import Listings, format_listing
+from toolmason.build.compare.lock_file import FILE, approve, compare, load_if_exists, write
 from toolmason.errors import ConfigError, UnknownName
 from toolmason.mcp_client.auth.oauth import OAuth
 from toolmason.mcp_client.auth.token_files import MemoryTokens
-from toolmason.mcp_client.lists.pins import fetch_listings
+from toolmason.mcp_client.lists.pins import fetch_listings, read_approved
 from toolmason.mcp_client.source import McpServer
 from toolmason.ui.page import Page
 
@@ -54,7 +53,7 @@ def _describe(source: Remote, state: Health) -> dict[str, Any]:
         "kind": getattr(server, "kind", ""),
         "pinned": getattr(server, "pin", None) is not None,
         "trusted": getattr(server, "trust", True),
-        "is_locked": isinstance(server, McpServer) and bool(_read_lock(server).get_tools(server.name)),
+        "is_locked": isinstance(server, McpServer) and bool(read_approved(server)),
         "tools": [tool.name for tool in lists.tools],
         "prompts": [prompt.name for prompt in lists.prompts],
         "resources": [link.uri for link in lists.resources],
@@ -71,7 +70,7 @@ async def describe_drift(box: Toolbox, name: str) -> dict[str, Any]:
     """
     server = find_server(box, name)
     found = await fetch_listings(server)
-    locked = _read_lock(server)
+    locked = load_if_exists(_get_path(server))
     approved = locked.get_tools(name)
     changes = compare(locked, found, server=name)
     return {
@@ -81,8 +80,8 @@ async def describe_drift(box: Toolbox, name: str) -> dict[str, Any]:
             {
                 "name": change.name,
                 "status": change.status,
-                "before": _format(approved.get(change.name)),
-                "after": _format(found.get(change.name)),
+                "before": format_listing(approved.get(change.name)),
+                "after": format_listing(found.get(change.name)),
             }
             for change in changes
         ],
@@ -101,7 +100,8 @@ async def approve_definitions(box: Toolbox, name: str, digests: Mapping[str, Any
     found = await fetch_listings(server)
     if _get_digests(found) != digests:
         raise ConfigError(f"The definitions of server {name!r} have changed since the page showed them. Review again.")
-    write(approve(_read_lock(server), found, server=name), _get_path(server))
+    path = _get_path(server)
+    write(approve(load_if_exists(path), found, server=name), path)
     await box.servers.reconnect()
 
 
@@ -159,15 +159,5 @@ def _get_path(server: McpServer) -> Path:
     return Path(server.lock or FILE)
 
 
-def _read_lock(server: McpServer) -> Lock:
-    path = _get_path(server)
-    return load(path) if path.exists() else Lock()
-
-
 def _get_digests(found: Listings) -> dict[str, str]:
     return {name: sha256(to_json(canonicalize(listing.to_dict()))).hexdigest() for name, listing in found.items()}
-
-
-def _format(listing: Listing | None) -> str:
-    data = {} if listing is None else {key: value for key, value in listing.to_dict().items() if key != "digest"}
-    return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=True) if data else ""

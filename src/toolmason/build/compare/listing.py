@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -55,11 +56,20 @@ Listings: TypeAlias = dict[str, Listing]
 """Listings by tool name."""
 
 
+def make_listing(tool: Tool) -> Listing:
+    """Return the listing of a tool."""
+    return Listing(tool.definition, get_effects(tool.options), get_extra_wire_fields(tool))
+
+
 def listings_of(tools: Iterable[Tool]) -> Listings:
     """Return the listings of tools, by name."""
-    return {
-        tool.name: Listing(tool.definition, get_effects(tool.options), get_extra_wire_fields(tool)) for tool in tools
-    }
+    return {tool.name: make_listing(tool) for tool in tools}
+
+
+def format_listing(listing: Listing | None) -> str:
+    """Return a listing as text that can be compared by lines, without its digest; empty for None."""
+    data = {} if listing is None else {key: value for key, value in listing.to_dict().items() if key != "digest"}
+    return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=True) if data else ""
 
 
 def parse_listing(data: Mapping[str, Any], origin: str) -> Listing:
@@ -89,7 +99,9 @@ def parse_json_file(text: bytes, origin: str) -> JsonObject:
     try:
         data = from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise ConfigError(f"{origin} is not valid JSON: {error}.") from error
+        raise ConfigError(
+            f"{origin} is not valid JSON: {error}. Write it again with `toolmason build` or `toolmason lock`."
+        ) from error
     if not isinstance(data, dict) or data.get("format") not in (MANIFEST, LOCK_FORMAT):
         raise ConfigError(
             f"{origin} is neither a manifest nor a lock. Use a file that `toolmason build` or `toolmason lock` wrote."

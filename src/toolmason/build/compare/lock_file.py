@@ -74,6 +74,11 @@ def load(path: str | Path = FILE) -> Lock:
     return parse(text, repr(str(path)))
 
 
+def load_if_exists(path: str | Path) -> Lock:
+    """Read a lock file, or return an empty lock if there is none. Raises as `load` does."""
+    return load(path) if Path(path).exists() else Lock()
+
+
 def parse(text: bytes, place: str) -> Lock:
     """Parse a lock from bytes.
 

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from toolmason._core.load.json_forms import get_effects
+from toolmason.build.compare.listing import Listing
 from toolmason.errors import ConfigError
 from toolmason.mcp_client.calls.remote_tools import RemoteTool
 from toolmason.mcp_client.calls.result_marks import UNTRUSTED_META_KEY
-from toolmason.mcp_client.lists.pins import (
-    LOCK_FILE,
-    describe_tool,
-    format_approve_command,
-    format_diff,
-    is_approved,
-    read_approved,
-)
+from toolmason.mcp_client.lists.pins import format_approve_command, format_diff, is_approved, read_approved
 from toolmason.mcp_client.server_options import ServerSpec
 
 _log = logging.getLogger("toolmason.mcp")
@@ -29,8 +23,8 @@ class SeenTools:
     """Definitions of a server's tools for one identity, since the program started."""
 
     def __init__(self) -> None:
-        self.first: dict[str, Mapping[str, Any]] = {}
-        self._last: dict[str, Mapping[str, Any]] = {}
+        self.first: dict[str, Listing] = {}
+        self._last: dict[str, Listing] = {}
 
     def judge(self, tools: Sequence[RemoteTool], server: ServerSpec) -> None:
         """Mark the tools that are not trusted, and log new changes of definitions."""
@@ -40,15 +34,15 @@ class SeenTools:
             return
         approved = _read_approved(server)
         for tool, reason in suspects:
-            entry = approved.get(tool.name)
-            if entry is None or not is_approved(tool, entry):
+            listing = approved.get(tool.name)
+            if listing is None or not is_approved(tool, listing):
                 tool.distrust = reason
 
     def _find_reason(self, tool: RemoteTool, server: ServerSpec) -> str:
         """Return why a tool is not trusted unless it is in the lock file, or an empty string."""
         if tool.name not in self.first and len(self.first) >= MAX_SEEN:
             return f"Server {server.name!r} has listed more than {MAX_SEEN} different tools since the program started."
-        now = describe_tool(tool)
+        now = Listing(tool.definition, get_effects(tool.options))  # what a model sees
         first = self.first.setdefault(tool.name, now)
         last = self._last.get(tool.name, first)
         self._last[tool.name] = now
@@ -58,10 +52,10 @@ class SeenTools:
                 "server %r: the definition of tool %r changed while the program ran%s",
                 server.name,
                 tool.name,
-                format_diff(first, tool),
+                format_diff(first, now),
             )
         # A tool that becomes read-only is not trusted to be: only the first definition was there when it was chosen.
-        is_read_only = bool(tool.options.read_only) and bool(first["effects"].get("read_only"))
+        is_read_only = bool(tool.options.read_only) and bool(first.effects.get("read_only"))
         is_marked = tool.options.meta.get(UNTRUSTED_META_KEY) is True
         if not is_marked and (is_read_only or (server.trust and not is_changed)):
             return ""
@@ -80,9 +74,9 @@ class SeenTools:
         )
 
 
-def _read_approved(server: ServerSpec) -> Mapping[str, Mapping[str, Any]]:
+def _read_approved(server: ServerSpec) -> Mapping[str, Listing]:
     try:
-        return read_approved(Path(server.lock or LOCK_FILE), server.name)
+        return read_approved(server)
     except ConfigError as error:
         _log.warning("server %r: no tool is trusted by the lock file: %s", server.name, error)
         return {}

@@ -15,7 +15,7 @@ from toolmason._core.toolbox.toolbox import get_state
 from toolmason._text import pluralize
 from toolmason.build.compare.comparison import ToolDiff
 from toolmason.build.compare.listing import Listings, listings_of
-from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, retarget, write
+from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load_if_exists, retarget, write
 from toolmason.cli.commands.check_tools.diff import print_changes, print_server_changes
 from toolmason.cli.main import DRIFT, NOT_FOUND, examples
 from toolmason.cli.output import echo, print_json
@@ -46,7 +46,7 @@ def command(targets: tuple[str, ...], file: str, servers: tuple[str, ...], *, ch
         return
     if check and not Path(file).is_file():
         fail(f"No lock file at {file!r}. Write it with `toolmason lock TARGET`.", NOT_FOUND)
-    previous = load(file) if Path(file).exists() else Lock()
+    previous = load_if_exists(file)
     found = _collect(previous, targets or previous.targets or tuple(dict.fromkeys(previous.server_targets.values())))
     # A lock that only approves servers says nothing about local tools.
     only_servers = check and not previous.targets and not previous.tools and bool(previous.servers)

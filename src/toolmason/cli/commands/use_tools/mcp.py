@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import wraps
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -21,7 +20,7 @@ from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._text import pluralize
 from toolmason.build.compare.comparison import ToolDiff
 from toolmason.build.compare.listing import Listings
-from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, write
+from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, load_if_exists, write
 from toolmason.cli.commands.check_tools.diff import print_server_changes
 from toolmason.cli.commands.use_tools.call import call_options, use_entry
 from toolmason.cli.commands.use_tools.list import print_box
@@ -245,7 +244,7 @@ def approve_servers(
     servers: ServerList, names: Sequence[str], file: str, targets: Mapping[str, str | None] = MappingProxyType({})
 ) -> None:
     """Write the definitions of servers to the lock and print the changes; `targets` are those that define them."""
-    locked = load(file) if Path(file).exists() else Lock()
+    locked = load_if_exists(file)
     for server in _select(servers, names):
         listings = _fetch_listings(server)
         print_server_changes(server.name, compare(locked, listings, server=server.name))
