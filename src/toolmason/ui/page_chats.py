@@ -17,6 +17,7 @@ from toolmason.chat.run.spending import PRICES, Price, find_price
 from toolmason.errors import ConfigError, ToolmasonError, UnknownName
 from toolmason.models.by_name import model
 from toolmason.ui.page import Page
+from toolmason.ui.run_entries import require_journal
 
 _ON_THIS_MACHINE: Final = ("local", "offline")
 TARGET_CHAT = "target"
@@ -34,9 +35,7 @@ class JournalFrontend(EventFrontend):
         run = get_field(body, "resume", str)
         if run is None:
             return super().parse(body)
-        if self._runtime is None:
-            raise ConfigError("The page has no journal. Start it with `toolmason ui TARGET --durable`.")
-        record = self._runtime.run(run)
+        record = require_journal(self._runtime).run(run)
         return FrontendRequest(tuple(read_input(record)), resumes=record.run)
 
 

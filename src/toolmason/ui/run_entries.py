@@ -26,7 +26,7 @@ def describe_run(runtime: StoreRuntime | None, run: str) -> dict[str, Any]:
     Raises:
         KeyError: the run is unknown.
     """
-    journal = _require(runtime)
+    journal = require_journal(runtime)
     record = journal.run(run)
     interrupted = [] if record.held else journal.interrupted_calls(run)
     return {
@@ -56,10 +56,11 @@ def reconcile_call(runtime: StoreRuntime | None, run: str, body: Any) -> None:
         RunTaken: a process is executing the run.
     """
     key = get_field(body, "key", str, "")
-    _require(runtime).reconcile(run, key, Completed(body["done"]) if "done" in body else NotExecuted())
+    require_journal(runtime).reconcile(run, key, Completed(body["done"]) if "done" in body else NotExecuted())
 
 
-def _require(runtime: StoreRuntime | None) -> StoreRuntime:
+def require_journal(runtime: StoreRuntime | None) -> StoreRuntime:
+    """Return the journal of a page. Raise ConfigError if it has none."""
     if runtime is None:
         raise ConfigError("The page has no journal. Start it with `toolmason ui TARGET --durable`.")
     return runtime

@@ -124,9 +124,9 @@ class FileTokens:
             raise
 
 
-def list_signed_in(path: Path | None = None) -> dict[str, float | None]:
+def list_signed_in() -> dict[str, float | None]:
     """Return the servers with stored tokens, and when their tokens expire."""
-    entries = FileTokens(path, "").read_all()
+    entries = FileTokens(None, "").read_all()
     return {name: entry.get("expires_at") for name, entry in entries.items() if entry.get("tokens")}
 
 
