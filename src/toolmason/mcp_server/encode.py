@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from pydantic_core import from_json, to_json, to_jsonable_python
 
@@ -197,14 +197,12 @@ def _make_marks(result: ToolResult, encoded: Mapping[str, Any], *, is_remote: bo
     if parts is not None:
         if data is not None:
             marks = replace(marks, shows_content=True)
-        return marks if digest is not None or result.structured is not None else replace(marks, value=_place(result))
+        if digest is not None or result.structured is not None:
+            return marks
+        return replace(marks, value="parts" if isinstance(result.value, list | tuple) else "content")
     if data is None and result.value is None and result.text == VOID_TEXT:
         return replace(marks, value="none")
     return replace(marks, value="json") if data is None and not isinstance(result.value, str) else marks
-
-
-def _place(result: ToolResult) -> Literal["content", "parts"]:
-    return "parts" if isinstance(result.value, list | tuple) else "content"
 
 
 def passthrough(encoded: dict[str, Any], reply: Mapping[str, Any], result: ToolResult) -> dict[str, Any]:

@@ -124,7 +124,7 @@ class ProgramModel:
                     return _succeed(progress, snapshot.output)
                 progress.state = snapshot.dump()
         except _FAILURES as error:
-            return _fail(progress, _describe(error))
+            return ModelReply(Message("assistant", _join(progress, _describe(error))), finish_reason=PROGRAM_FAILED)
         self._paused[call.id] = progress
         while len(self._paused) > MAX_PAUSED:
             self._paused.popitem(last=False)
@@ -199,10 +199,6 @@ def _make_function(name: str) -> Any:
 def _describe(error: BaseException) -> str:
     display = getattr(error, "display", None)
     return str(error) if display is None else str(display())[-_MAX_ERROR_CHARS:]
-
-
-def _fail(progress: _Progress, reason: str) -> ModelReply:
-    return ModelReply(Message("assistant", _join(progress, reason)), finish_reason=PROGRAM_FAILED)
 
 
 def _succeed(progress: _Progress, value: Any) -> ModelReply:

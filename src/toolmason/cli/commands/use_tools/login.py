@@ -27,17 +27,12 @@ _config_option = click.option(
 
 def use_sign_ins(servers: Sequence[McpServer]) -> list[McpServer]:
     """Return servers, with the stored sign-in for those that have one and set no credentials."""
-    signed_in = list_signed_in()
-    return [
-        replace(server, auth="oauth")
-        if server.url in signed_in and server.auth is None and not _has_authorization(server)
-        else server
-        for server in servers
-    ]
-
-
-def _has_authorization(server: McpServer) -> bool:
-    return any(name.lower() == "authorization" for name in server.headers or ())
+    signed_in, found = list_signed_in(), []
+    for server in servers:
+        has_header = any(name.lower() == "authorization" for name in server.headers or ())
+        uses_sign_in = server.url in signed_in and server.auth is None and not has_header
+        found.append(replace(server, auth="oauth") if uses_sign_in else server)
+    return found
 
 
 def _find_url(target: str, config: str | None) -> str:
