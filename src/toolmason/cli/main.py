@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 try:
     import click
@@ -15,6 +16,7 @@ except ImportError as missing:
 
 from toolmason.errors import Abort, ConfigError, ModelError, ToolCallError, ToolmasonError
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 GROUPS = {
     "Use tools": {
         "call": "Call one tool, get a prompt, or read a resource.",
@@ -67,6 +69,17 @@ class _OutputClosed(Exception):
 def examples(*lines: str) -> str:
     """Return the end of a help page: commands to copy, which click does not wrap."""
     return "\n".join(("\b", "Examples:", *(f"  toolmason {line}" for line in lines)))
+
+
+def combine_options(*decorators: Callable[[Any], Any]) -> Callable[[_F], _F]:
+    """Return a decorator that adds these arguments and options to a command, in this order."""
+
+    def decorate(function: _F) -> _F:
+        for add in reversed(decorators):
+            function = add(function)
+        return function
+
+    return decorate
 
 
 class SuggestingGroup(click.Group):

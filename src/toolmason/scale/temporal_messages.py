@@ -83,7 +83,7 @@ class ChildRun:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """Outcome of an effect that was not performed, or the facts of the run."""
+    """Outcome of an effect that was interrupted, set by its driver or by an operator."""
 
     holder: str
     key: str = ""

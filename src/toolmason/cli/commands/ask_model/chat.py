@@ -7,12 +7,12 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 from typing_extensions import Unpack
@@ -31,7 +31,7 @@ from toolmason.chat.memory import SqliteMemory, WindowMemory
 from toolmason.chat.reply import Reply
 from toolmason.chat.send_options import MessageInput, SendKeywords
 from toolmason.cli.approval import ask_approval
-from toolmason.cli.main import TOOL_ERROR, USAGE, examples
+from toolmason.cli.main import TOOL_ERROR, USAGE, combine_options, examples
 from toolmason.cli.main_thread import ask_main_thread, on_interrupt, run_beside
 from toolmason.cli.output import echo, is_terminal, print_error, print_json, print_text, progress_bar
 from toolmason.cli.targets import fail, load_toolbox, parse_json_or_text
@@ -52,40 +52,29 @@ MODEL_BY_VARIABLE: Final = {
 """Default model for each environment variable; the first variable that is set wins."""
 HELP_TEXT: Final = "/tools lists the tools, /reset starts again, /save or /load FILE, /quit exits."
 CANCELLED_TEXT: Final = "Cancelled. Send another message, or /quit."
-_F = TypeVar("_F", bound=Callable[..., Any])
 _RECORDER: Final[ContextVar[TraceRecorder | None]] = ContextVar("toolmason_trace", default=None)
 """Recorder whose spans are printed after each answer."""
 
 
-def model_options(function: _F) -> _F:
-    """Add the target and the options of a command that has a chat."""
-    for add in (
-        click.option("--system", help="System prompt."),
-        click.option("--reasoning", metavar="LEVEL", help="low, medium, high, or a number of tokens."),
-        click.option(
-            "--option", "options", multiple=True, metavar="KEY=VALUE", help="Option of the model; repeatable."
-        ),
-        click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="HTTP header; repeatable."),
-        click.option("--base-url", metavar="URL", help="Address of the model's API."),
-        click.option("--model", "name", help="Model: openai:gpt-5, anthropic:…, ollama:…, local, offline."),
-        click.argument("target", required=False),
-    ):
-        function = add(function)
-    return function
-
-
-def prompt_options(function: _F) -> _F:
-    """Add the arguments and options of a command that sends a prompt."""
-    for add in (
-        click.option("--trace-file", metavar="FILE", help="Write the spans of all runs as one HTML page."),
-        click.option("--trace", is_flag=True, help="Print the spans of each run as a tree."),
-        click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON."),
-        click.option("--yes", is_flag=True, help="Approve calls without asking."),
-        click.argument("prompt", required=False),
-        model_options,
-    ):
-        function = add(function)
-    return function
+model_options = combine_options(
+    click.argument("target", required=False),
+    click.option("--model", "name", help="Model: openai:gpt-5, anthropic:…, ollama:…, local, offline."),
+    click.option("--base-url", metavar="URL", help="Address of the model's API."),
+    click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="HTTP header; repeatable."),
+    click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Option of the model; repeatable."),
+    click.option("--reasoning", metavar="LEVEL", help="low, medium, high, or a number of tokens."),
+    click.option("--system", help="System prompt."),
+)
+"""Target and options of a command that has a chat."""
+prompt_options = combine_options(
+    model_options,
+    click.argument("prompt", required=False),
+    click.option("--yes", is_flag=True, help="Approve calls without asking."),
+    click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON."),
+    click.option("--trace", is_flag=True, help="Print the spans of each run as a tree."),
+    click.option("--trace-file", metavar="FILE", help="Write the spans of all runs as one HTML page."),
+)
+"""Arguments and options of a command that sends a prompt."""
 
 
 @click.command(
@@ -205,7 +194,7 @@ def choose_model() -> tuple[str, str]:
 def print_reply(reply: Reply, *, as_json: bool) -> None:
     """Print the reply of a run; exit with a failure if it waits for approval, or has no complete answer."""
     if as_json:
-        print_json({**reply.save(), "text": reply.text})
+        print_json(reply.to_dict())
     elif not is_terminal():
         print_text(reply.text)
     if reply.pending:

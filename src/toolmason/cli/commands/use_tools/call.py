@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from itertools import zip_longest
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from pydantic_core import to_jsonable_python
@@ -18,24 +17,24 @@ from toolmason._core.values.content import EmbeddedResource, describe_part, enco
 from toolmason._core.values.results import ToolResult
 from toolmason.cli.approval import ask_approval
 from toolmason.cli.complete import complete_call
-from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE, examples
+from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE, combine_options, examples
 from toolmason.cli.output import print_error, print_json, print_text, progress_bar
 from toolmason.cli.targets import fail, get_tool, load_toolbox, parse_arguments, split_words
 from toolmason.errors import ApprovalRequired, InvalidArguments
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def call_options(function: _F) -> _F:
-    """Add the options of a command that calls a tool."""
-    function = click.option("--dry-run", is_flag=True, help="Print what would run, without running it.")(function)
-    function = click.option("--yes", is_flag=True, help="Approve the call without asking.")(function)
-    function = click.option("--timeout", type=float, metavar="SECONDS", help="Maximum seconds for the call.")(function)
-    function = click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")(function)
-    text = "Get the prompt of this name, also if a tool has the same one."
-    function = click.option("--prompt", "is_prompt", is_flag=True, help=text)(function)
-    text = "JSON object to read arguments from."
-    return click.option("--arguments", "documents", multiple=True, metavar="OBJECT", help=text)(function)
+call_options = combine_options(
+    click.option(
+        "--arguments", "documents", multiple=True, metavar="OBJECT", help="JSON object to read arguments from."
+    ),
+    click.option(
+        "--prompt", "is_prompt", is_flag=True, help="Get the prompt of this name, also if a tool has the same one."
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON."),
+    click.option("--timeout", type=float, metavar="SECONDS", help="Maximum seconds for the call."),
+    click.option("--yes", is_flag=True, help="Approve the call without asking."),
+    click.option("--dry-run", is_flag=True, help="Print what would run, without running it."),
+)
+"""Options of a command that calls a tool."""
 
 
 class _CallCommand(click.Command):

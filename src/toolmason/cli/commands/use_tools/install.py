@@ -6,7 +6,6 @@ import difflib
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +21,7 @@ from toolmason.cli.clients import (
     read_text,
     remove_server,
 )
-from toolmason.cli.main import examples
+from toolmason.cli.main import combine_options, examples
 from toolmason.cli.output import echo
 from toolmason.cli.targets import load_toolbox
 from toolmason.errors import ConfigError
@@ -68,16 +67,13 @@ class FileChange(NamedTuple):
         write_file(file, self.changed.encode(), mode=mode)
 
 
-def change_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of both commands."""
-    for option in (
-        click.option("--yes", is_flag=True, help="Write without asking."),
-        click.option("--dry-run", is_flag=True, help="Show the change and write nothing."),
-        click.option("--file", type=click.Path(dir_okay=False, path_type=Path), help="Another file of the client."),
-        click.option("--client", type=click.Choice([*CLIENTS]), required=True, help="Program that starts the server."),
-    ):
-        function = option(function)
-    return function
+_change_options = combine_options(
+    click.option("--client", type=click.Choice([*CLIENTS]), required=True, help="Program that starts the server."),
+    click.option("--file", type=click.Path(dir_okay=False, path_type=Path), help="Another file of the client."),
+    click.option("--dry-run", is_flag=True, help="Show the change and write nothing."),
+    click.option("--yes", is_flag=True, help="Write without asking."),
+)
+"""Options of both commands."""
 
 
 @click.command(
@@ -87,7 +83,7 @@ def change_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("target")
 @click.option("--name", help="Name of the server; by default that of the toolbox's file.")
 @click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="Environment of the server. Repeatable.")
-@change_options
+@_change_options
 def command(target: str, client: str, file: Path | None, *, dry_run: bool, yes: bool, **options: Any) -> None:
     """Let CLIENT start `toolmason serve TARGET` in the current folder.
 
@@ -107,7 +103,7 @@ def command(target: str, client: str, file: Path | None, *, dry_run: bool, yes: 
 
 @click.command("uninstall", epilog=examples("uninstall shop --client cursor"))
 @click.argument("name")
-@change_options
+@_change_options
 def uninstall(name: str, client: str, file: Path | None, *, dry_run: bool, yes: bool) -> None:
     """Remove the server NAME from the configuration of CLIENT."""
     chosen = CLIENTS[client]
