@@ -50,6 +50,8 @@ def pytest_configure(config):
     folder = tempfile.TemporaryDirectory(prefix="toolmason-state-")
     config.add_cleanup(folder.cleanup)
     os.environ["XDG_STATE_HOME"] = folder.name
+    # The local model keeps its merged weights there: they are made once, whatever home folder a test has.
+    os.environ.setdefault("XDG_CACHE_HOME", f"{sys.prefix}/cache")
     TestRunner.__exit__ = exit_quietly
 
 

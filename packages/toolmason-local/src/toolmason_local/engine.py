@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from toolmason.errors import ModelError, clip, safe_str
 from toolmason.models import Usage
+from toolmason_local.merged import find_merged
 from toolmason_local.writer import Completion, GenerationLimits
 
 PROMPT_CACHE_MB: Final = 64
@@ -47,6 +48,7 @@ class LlamaEngine:
         self.thread = ThreadPoolExecutor(1, "toolmason-local")
         """Executor of all calls into llama.cpp; requests queue here without blocking other threads."""
         self._servers: tuple[Any, ...] = ()
+        self._merged: Path | None = None
 
     @property
     def address(self) -> str | None:
@@ -59,19 +61,26 @@ class LlamaEngine:
         Raises:
             ImportError: llama.cpp is not installed.
             ModelError: the file could not be loaded.
+            GenerationStopped: the caller has cancelled.
         """
         if not self._servers:
-            self._servers = (_start_server(self.path, self.adapter),)
-        return LlamaSession(self._servers[0], is_cancelled, has_adapter=self.adapter is not None)
+            if self.adapter is not None:
+                self._merged = find_merged(self.path, self.adapter, is_cancelled)
+            if is_cancelled():
+                raise GenerationStopped
+            self._servers = (_start_server(self.path, self.adapter, self._merged),)
+        return LlamaSession(
+            self._servers[0], is_cancelled, has_adapter=self.adapter is not None, is_merged=self._merged is not None
+        )
 
 
-def _start_server(path: Path, adapter: Path | None) -> Any:
+def _start_server(path: Path, adapter: Path | None, merged: Path | None) -> Any:
     try:
         llama = import_module("xllamacpp")
     except ImportError as missing:
         raise ImportError("The local model needs llama.cpp: pip install xllamacpp") from missing
     settings = llama.CommonParams()
-    settings.model.path = str(path)
+    settings.model.path = str(merged or path)
     settings.n_ctx = CONTEXT_TOKENS
     settings.n_parallel = 1
     settings.cache_ram_mib = PROMPT_CACHE_MB
@@ -83,7 +92,7 @@ def _start_server(path: Path, adapter: Path | None) -> Any:
     settings.api_keys = [secrets.token_urlsafe()]
     if adapter is not None:
         info = llama.CommonAdapterLoraInfo()
-        info.path, info.scale = str(adapter), 1.0
+        info.path, info.scale = str(adapter), 0.0 if merged else 1.0
         settings.lora_adapters = [info]
     settings.ui = False
     settings.endpoint_slots = False
@@ -96,8 +105,11 @@ def _start_server(path: Path, adapter: Path | None) -> Any:
 class LlamaSession:
     """Text generator for one request to llama.cpp."""
 
-    def __init__(self, server: Any, is_cancelled: Callable[[], bool], *, has_adapter: bool = False) -> None:
+    def __init__(
+        self, server: Any, is_cancelled: Callable[[], bool], *, has_adapter: bool = False, is_merged: bool = False
+    ) -> None:
         self._server, self._is_cancelled = server, is_cancelled
+        self._base_scale = -1.0 if is_merged else 0.0
         self.has_adapter = has_adapter
         """True if the model was taught to call tools."""
         self.usage = Usage()
@@ -138,7 +150,7 @@ class LlamaSession:
         if limits.grammar is None and limits.schema is None:
             body |= {"repeat_penalty": 1.1}
             # Free text is the base model's: the adapter knows calls and answers only.
-            body |= {"lora": [{"id": 0, "scale": 0.0}]} if self.has_adapter else {}
+            body |= {"lora": [{"id": 0, "scale": self._base_scale}]} if self.has_adapter else {}
         self._request(body, on_chunk)
         if errors:
             raise _make_error(errors[0])
