@@ -6,6 +6,7 @@ Not here: which pages there are (the test beside this file).
 
 import ast
 import asyncio
+import importlib
 import inspect
 import os
 import re
@@ -107,6 +108,10 @@ def _run_python(block: Block, page: Path, folder: Path, module: ModuleType, runn
     if name := FILE_NAME.match(first):
         (folder / name["name"]).parent.mkdir(parents=True, exist_ok=True)
         (folder / name["name"]).write_text(block.text, "utf-8")
+        # A later block imports this file, even if another test has left a module of its name, or the finder of imports
+        # has read the folder in the same tick of the clock.
+        sys.modules.pop(name["name"].removesuffix(".py").replace("/", "."), None)
+        importlib.invalidate_caches()
     # The blank lines make a traceback point at the line of the page.
     text = "\n" * (block.line - 1) + block.text
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT

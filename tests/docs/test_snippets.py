@@ -5,6 +5,7 @@ A block that must not run is marked `text`.
 
 import logging
 import sys
+from types import ModuleType
 
 import pytest
 from opentelemetry import trace
@@ -74,6 +75,12 @@ def test_a_block_with_a_file_name_can_be_imported(run_text, folder):
     run_text("```python\n# weather.py\ncity = 'Prague'\n```\n```python\nimport weather\nweather.city\n```\n")
 
     assert (folder / "weather.py").read_text("utf-8").endswith("city = 'Prague'\n")
+
+
+def test_a_block_imports_the_file_of_its_page_and_not_one_of_another_page(run_text, monkeypatch):
+    monkeypatch.setitem(sys.modules, "app", ModuleType("app"))
+
+    run_text("```python\n# app.py\nvalue = 3\n```\n\n```python\nfrom app import value\n\nassert value == 3\n```\n")
 
 
 def test_a_failing_block_fails_at_its_line_of_the_page(run_text):
