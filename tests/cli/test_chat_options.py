@@ -40,6 +40,16 @@ def test_address_headers_and_options_reach_the_server(run):
     assert (body["max_tokens"], body["stop"], body["reasoning_effort"]) == (50, ["END"], "low")
 
 
+def test_with_code_the_model_gets_one_tool_that_runs_programs(run):
+    with provider(HELLO) as server:
+        done = run(SHOP, "Hi", "--code", "--model", "ollama:m", "--base-url", f"{server.url}/v1")
+
+    body = server.requests[0][2]
+    assert (done.returncode, done.stdout) == (0, "Hello.\n")
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["run_code"]
+    assert "def quote_price(sku: str" in body["messages"][0]["content"]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -86,6 +86,7 @@ prompt_options = combine_options(
     ),
 )
 @prompt_options
+@click.option("--code", is_flag=True, help="Let the model write programs that call the tools, in a sandbox.")
 @click.option("--memory", "memory_file", metavar="FILE", help="Keep conversations in this SQLite file.")
 @click.option("--conversation", metavar="NAME", help="Conversation in the file of --memory; by default: default.")
 def command(target: str | None, prompt: str | None, *, yes: bool, as_json: bool, **options: Any) -> None:
@@ -95,7 +96,7 @@ def command(target: str | None, prompt: str | None, *, yes: bool, as_json: bool,
     box = load_toolbox(target)
     file = options["memory_file"]
     memory = WindowMemory(100) if file is None else SqliteMemory(file, 100)
-    chat = make_chat(box, options, memory=memory)
+    chat = make_chat(box, options, memory=memory, code=options["code"])
     conversation = None if file is None else options["conversation"] or "default"
     if prompt is None and not sys.stdin.isatty():
         prompt = sys.stdin.read().strip()
