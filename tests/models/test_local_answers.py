@@ -33,6 +33,21 @@ def test_a_sentence_is_used_only_if_everything_in_it_is_known(sentence, is_used)
     assert answer == (sentence if is_used else "quote price (TEA-01, 3): 13.5")
 
 
+@pytest.mark.parametrize(
+    ("sentence", "wanted"),
+    [
+        ("3 x TEA-01 cost 13.5 euros.", "3 x TEA-01 cost 13.5 euros."),
+        ("3 x CUP-01 cost 13.5 euros.", "3 x TEA-01 cost 13.5 euros."),
+        ("4 x TEA-01 cost 13.5 euros.", "quote price (TEA-01, 3): 13.5"),
+        ("3 x TEA-01 and CUP-01 cost 13.5 euros.", "quote price (TEA-01, 3): 13.5"),
+    ],
+)
+def test_a_sentence_about_one_of_several_calls_names_the_values_of_that_call(sentence, wanted):
+    other = ToolCall("2", "quote_price", {"sku": "CUP-01", "quantity": 4})
+
+    assert choose_answer(sentence, make_result("13.5"), [CALL, other], "What do 3 TEA-01 and 4 CUP-01 cost?") == wanted
+
+
 def test_the_number_of_items_in_a_list_may_be_said():
     assert is_supported("There are 3 notes: a, b and c.", ['["a", "b", "c"]'])
     assert not is_supported("There are 7 notes: a, b and c.", ['["a", "b", "c"]'])

@@ -51,6 +51,25 @@ def test_a_repeated_call_ends_the_reply():
     assert decide_reply(writer, [WEATHER], ask("weather in Oslo")).calls == (("get_weather", {"city": "Oslo"}),)
 
 
+@pytest.mark.parametrize(
+    ("text", "codes", "count"),
+    [
+        ("And 5 TEA-02?", ("TEA-02", "CUP-02"), 1),
+        ("And 5 TEA-02?", ("TEA-02", "CUP-01"), 1),
+        ("And TEA-02 and CUP-01?", ("TEA-02", "CUP-01"), 2),
+        ("Show both", ("TEA-01", "CUP-01"), 2),
+        ("Show both", ("TEA-01", "CUP-07"), 1),
+    ],
+)
+def test_a_further_call_needs_a_code_that_was_mentioned(text, codes, count):
+    lines = ["call get_weather", {"city": codes[0]}, "\ncall get_weather", {"city": codes[1]}, ""]
+    turns = [*ask("price of TEA-01 and CUP-01"), Turn("assistant", "They cost 4."), *ask(text)]
+
+    reply = decide_reply(ScriptedGenerator(*lines), [WEATHER], turns)
+
+    assert [arguments["city"] for _, arguments in reply.calls] == list(codes[:count])
+
+
 @pytest.mark.parametrize("intent", ["none", "help", "hello", "thanks", "bye"])
 def test_an_intent_is_not_a_call(intent):
     assert decide_reply(ScriptedGenerator(intent), [WEATHER], ask("?")) == Reply(intent=intent)

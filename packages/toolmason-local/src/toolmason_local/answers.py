@@ -1,13 +1,14 @@
 """Write the answers of the local model: sentences about results, and fixed ones for intents.
 
 The adapter writes the sentence about a result. It is used only if every number, name and code in it occurs in the
-result, the arguments or the request; otherwise the result itself is the answer, so that nothing is invented.
+result, the arguments or the request; otherwise the result itself is the answer, so that nothing is invented. If a
+request has several calls, it names what belongs to the other calls, so it does not count.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from toolmason import ToolCall, ToolDefinition, ToolResult
@@ -42,13 +43,24 @@ def choose_answer(sentence: str, result: ToolResult, calls: Sequence[ToolCall], 
     """Return the sentence that the model wrote about a result, or one with the result if it says anything else."""
     call = next((call for call in calls if call.id == result.call_id), None)
     values = _list_values(get_arguments(call))
-    sources = [result.text, request, *values]
+    sources = [result.text, *values] if len(calls) > 1 else [result.text, request, *values]
+    sentence = _name_own_values(sentence, get_arguments(call), [get_arguments(other) for other in calls])
     numbers = {_to_number(found) for found in _NUMBER.findall(sentence)}
     # "TEA-01 costs 13.5" is wrong if that is the price of three.
     is_complete = all(_to_number(value) in numbers for value in values if _NUMBER.fullmatch(value))
     is_short = len(result.text) <= _MAX_SENTENCE_CHARS
     if not sentence or not is_short or not is_complete or not is_supported(sentence, sources):
         return summarize_results([result], calls)
+    return sentence
+
+
+def _name_own_values(sentence: str, own: Mapping[str, Any], all_arguments: Sequence[Mapping[str, Any]]) -> str:
+    """Return a sentence that names the strings of its own call instead of those of another call."""
+    for name, value in own.items():
+        others = {one.get(name) for one in all_arguments if isinstance(one.get(name), str)} - {value}
+        if isinstance(value, str) and value not in sentence:
+            for other in others:
+                sentence = sentence.replace(other, value) if other else sentence
     return sentence
 
 

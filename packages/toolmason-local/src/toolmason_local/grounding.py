@@ -21,6 +21,8 @@ _MIN_CHARS: Final = 3
 _MAX_WORDS: Final = 200
 _WORD: Final = re.compile(r"\S+")
 _DIGITS: Final = re.compile(r"\d+")
+_CODE: Final = re.compile(r"(?=\S*[^\W\d_])\S*\d\S*")
+"""String without spaces that has letters and digits."""
 _ENGLISH: Final = frozenset(
     {
         *("the", "a", "an", "in", "of", "is", "are", "for", "to", "my", "what", "how", "with", "and", "please", "me"),
@@ -88,6 +90,13 @@ def is_mentioned(values: Mapping[str, Any], schema: Mapping[str, Any], request: 
         isinstance(value, bool) or "enum" in parts[name] or words.mention(name, value, parts[name])
         for name, value in values.items()
     )
+
+
+def has_unknown_code(values: Any, text: str) -> bool:
+    """Return True if a string with a digit, such as a number of an article, does not occur in a text."""
+    if isinstance(values, dict | list):
+        return any(has_unknown_code(one, text) for one in (values.values() if isinstance(values, dict) else values))
+    return isinstance(values, str) and bool(_CODE.fullmatch(values)) and values.casefold() not in text.casefold()
 
 
 class _Words:

@@ -17,7 +17,7 @@ from toolmason.errors import ModelError
 from toolmason.models import ToolChoice
 from toolmason.models.lexical.similarity import score_similarity
 from toolmason_local.grammars import format_literal, limit_lengths
-from toolmason_local.grounding import copy_strings, drop_unmentioned, is_mentioned
+from toolmason_local.grounding import copy_strings, drop_unmentioned, has_unknown_code, is_mentioned
 from toolmason_local.prompts import CALL, INTENTS, SAY, Intent, Turn, format_prompt
 from toolmason_local.smallest_values import find_smallest, is_valid
 from toolmason_local.writer import GenerationLimits, TextGenerator
@@ -82,6 +82,10 @@ def decide_reply(
         prompt += f"{line} "
         arguments, written = fill_arguments(writer, tool, prompt, request)
         if arguments is None or (tool.name, arguments) in calls:
+            break
+        # After "2 TEA-01 and 4 CUP-01", the model may add CUP-02 to "And 5 TEA-02?".
+        is_named = not any(has_unknown_code(made, request) for _, made in calls)
+        if calls and has_unknown_code(arguments, request if is_named else " ".join(turn.text for turn in turns)):
             break
         is_doubtful = not calls and must is None and writer.has_adapter and first.probability < MIN_INVENTED_PROBABILITY
         if is_doubtful and not is_mentioned(arguments, tool.input_schema, request):
