@@ -110,7 +110,9 @@ def _run_python(block: Block, page: Path, folder: Path, module: ModuleType, runn
         (folder / name["name"]).write_text(block.text, "utf-8")
         # A later block imports this file, even if another test has left a module of its name, or the finder of imports
         # has read the folder in the same tick of the clock.
-        sys.modules.pop(name["name"].removesuffix(".py").replace("/", "."), None)
+        imported = name["name"].removesuffix(".py").replace("/", ".")
+        if imported not in _modules_in(folder):
+            sys.modules.pop(imported, None)
         importlib.invalidate_caches()
     # The blank lines make a traceback point at the line of the page.
     text = "\n" * (block.line - 1) + block.text

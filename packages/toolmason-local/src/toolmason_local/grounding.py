@@ -93,7 +93,7 @@ def is_mentioned(values: Mapping[str, Any], schema: Mapping[str, Any], request: 
 
 
 def has_unknown_code(values: Any, text: str) -> bool:
-    """Return True if a string with a digit, such as a number of an article, does not occur in a text."""
+    """Return True if a string with a digit, such as a number of an article, does not occur in `text`."""
     if isinstance(values, dict | list):
         return any(has_unknown_code(one, text) for one in (values.values() if isinstance(values, dict) else values))
     return isinstance(values, str) and bool(_CODE.fullmatch(values)) and values.casefold() not in text.casefold()
