@@ -143,7 +143,7 @@ def main():
         f"{kind} {name} {totals[kind][name]} < {bar}"
         for kind, bars in BARS.items()
         for name, bar in bars.items()
-        if totals[kind][name] < bar
+        if kind in totals and totals[kind][name] < bar
     ]
     missed += [
         f"{kind} {one['seconds']} s > {MAX_SECONDS} s" for kind, one in totals.items() if one["seconds"] > MAX_SECONDS
