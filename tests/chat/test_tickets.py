@@ -320,12 +320,12 @@ async def test_a_call_that_waits_for_approval_gets_its_ticket_when_it_is_resumed
 
 async def test_the_time_out_of_the_tool_ends_the_work(memory):
     chat = Bench(timeout=0.02).chat([CALL, "Started.", "It failed."], memory=memory)
-    await chat.send("Go.", conversation="a")
+    first = await chat.send("Go.", conversation="a")
     await asyncio.wait_for(chat.wait_for_tickets("a"), WAIT)
+    second = await chat.send("And?", conversation="a")
 
-    reply = await chat.send("And?", conversation="a")
-
-    assert reply.results[0].error.code == "timeout"
+    # On a slow machine the time is over before the first run is.
+    assert [result.error.code for result in (*first.results, *second.results) if result.error] == ["timeout"]
 
 
 async def test_the_work_of_two_tickets_shares_the_slots_of_the_tool(memory):

@@ -559,3 +559,19 @@ async def test_no_value_of_a_program_becomes_null_on_its_way(value, far):
         error = await refused(box, "keep", {"x": {"y": [value]}})
 
     assert [problem.path for problem in error.problems] == ["$.x.y[0]"]
+
+
+async def test_a_key_that_is_not_a_string_is_dropped_or_reported_as_any_other():
+    box, seen = seen_by()
+
+    dropped = await box.call("keep", {1: 2, "n": 3})
+    error = await refused(box, "keep", {1: 2, "n": "x"})
+
+    assert ([repair.path for repair in dropped.repairs], seen[0]["n"]) == (["$.1"], 3)
+    assert [problem.path for problem in error.problems] == ["$.n"]
+
+
+async def test_a_key_that_is_not_a_string_is_not_taken_for_a_missing_argument():
+    error = await refused(Toolbox(keep), "keep", {1: 2})
+
+    assert [problem.message for problem in error.problems] == ["required but missing"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import pickle
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -443,3 +444,9 @@ async def test_a_prompt_gets_injected_values_too(tmp_path):
     [message] = await Toolbox(about, project_dir=tmp_path).prompt("about", {"topic": "x"}, context={"tenant": "acme"})
 
     assert message.text == "x acme True"
+
+
+def test_a_value_may_have_any_name():
+    context = ToolContext().merge({"self": 1, "origin": 2})
+
+    assert dict(pickle.loads(pickle.dumps(context))) == {"self": 1, "origin": 2}

@@ -4,6 +4,7 @@ import asyncio
 import types
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,6 +142,20 @@ def test_an_unknown_name_of_a_type_is_refused_with_the_known_ones():
 
     with pytest.raises(DefinitionError, match=r"has the type 'text'.*string, integer"):
         Tool.from_function(take, params=[ParamSpec("value", "text")])
+
+
+class Incomparable:
+    def __eq__(self, other):
+        raise ValueError("ambiguous")
+
+    __hash__ = object.__hash__
+
+
+async def test_a_default_need_not_be_comparable():
+    def give(item: Any = Incomparable()) -> str:  # noqa: B008 - the default is the test
+        return type(item).__name__
+
+    assert (await Toolbox(give).call("give")).text == "Incomparable"
 
 
 @pytest.mark.row("MA-26", "MA-15")

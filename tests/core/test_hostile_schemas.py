@@ -163,3 +163,14 @@ async def test_a_number_that_no_float_can_hold_is_a_problem_of_the_arguments(par
     )
 
     assert (await box.call("t", {"x": value})).error.code == "invalid_arguments"
+
+
+@pytest.mark.parametrize(
+    ("items", "is_unique"),
+    [([True, 1], True), ([True, [1]], True), ([False, [0], 0, []], True), ([1, 1.0], False), ([[True], [True]], False)],
+    ids=str,
+)
+def test_items_are_unique_as_json_compares_them(items, is_unique):
+    result = box_of({"type": "array", "uniqueItems": True}).call_sync("t", {"x": items})
+
+    assert result.ok is is_unique

@@ -1,6 +1,7 @@
 """Arguments that are nearly right: what is read as what it clearly meant, and what never is."""
 
 import json
+from decimal import Decimal
 from enum import IntEnum
 from typing import Annotated, Literal
 
@@ -8,7 +9,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel
 
 from core.takers import Colour, Item, refused, seen_by, take
-from toolmason import Toolbox, tool
+from toolmason import Tool, Toolbox, tool
 
 
 @pytest.mark.row("MA-17", "SP-29")
@@ -298,3 +299,50 @@ async def test_an_object_that_cannot_be_hashed_is_compared_with_an_enum():
     result = await Toolbox(prune).call("prune", {"part": Branch(size=3)})
 
     assert result.value == 3
+
+
+class Priced(BaseModel):
+    price: Decimal
+
+
+@pytest.mark.parametrize("flatten", [False, True], ids=["nested", "flattened"])
+@pytest.mark.parametrize("as_text", [False, True], ids=["mapping", "text"])
+async def test_a_decimal_in_a_model_takes_a_string_only_as_a_repair(flatten, as_text):
+    @tool(flatten=flatten)
+    def pay(priced: Priced) -> str:
+        return str(priced.price)
+
+    def call(price):
+        fields = {"price": price} if flatten else {"priced": {"price": price}}
+        return Toolbox(pay).call("pay", json.dumps(fields) if as_text else fields)
+
+    exact, inexact = await call("12.5"), await call("1.2345678901234567890123")
+
+    path = "$.price" if flatten else "$.priced.price"
+    assert (exact.text, [repair.path for repair in exact.repairs]) == ("12.5", [path])
+    assert [problem[:2] for problem in inexact.error.problems] == [(path, "a string is not a number")]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "sent", "taken"),
+    [
+        (["integer", "null"], "5", 5),
+        (["null", "number"], "2.5", 2.5),
+        (["integer", "boolean"], "true", True),
+        (["array", "null"], '["a"]', ["a"]),
+        (["string", "integer"], "5", "5"),
+    ],
+    ids=str,
+)
+async def test_a_list_of_types_is_repaired_like_a_union(kinds, sent, taken):
+    forms = ({"type": kinds}, {"anyOf": [{"type": kind} for kind in kinds]})
+    handlers = [
+        Tool.from_schema(f"take{index}", "", {"properties": {"x": form}}, lambda arguments, context: arguments["x"])
+        for index, form in enumerate(forms)
+    ]
+    box = Toolbox(*handlers)
+
+    results = [await box.call(handler.name, {"x": sent}) for handler in handlers]
+
+    assert [result.value for result in results] == [taken, taken]
+    assert results[0].repairs == results[1].repairs

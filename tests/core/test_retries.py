@@ -35,6 +35,10 @@ def tool_of(flaky: Flaky, **options):
     return fetch
 
 
+async def pass_on(call, call_next):
+    return await call_next(call)
+
+
 async def test_nothing_is_tried_again_unless_someone_says_so():
     flaky = Flaky(1)
 
@@ -311,3 +315,22 @@ async def test_a_retry_that_is_no_policy_is_refused_by_a_call():
 
     with pytest.raises(DefinitionError, match="Retry"):
         await Toolbox(fetch).call("fetch", retry=3)
+
+
+@pytest.mark.parametrize("has_hook", [False, True], ids=["no hook", "hook"])
+async def test_a_retry_may_have_more_attempts_than_a_float_has_powers(has_hook):
+    flaky = Flaky(1100)
+    box = Toolbox(tool_of(flaky, retry=Retry(attempts=2000, delay=0)))
+    if has_hook:
+        box.use(pass_on)
+
+    result = await box.call("fetch")
+
+    assert (result.text, result.attempts) == ("done", 1101)
+
+
+async def test_pauses_without_end_do_not_end_a_call_with_a_hook():
+    box = Toolbox(tool_of(Flaky(0), retry=Retry(attempts=2000)))
+    box.use(pass_on)
+
+    assert (await box.call("fetch")).text == "done"

@@ -231,6 +231,12 @@ def yields() -> Iterator[int]:
 
 
 @tool(runs_on="process")
+async def returns_generator() -> Iterator[int]:
+    await asyncio.sleep(0)
+    return (number for number in (os.getpid(), 2))
+
+
+@tool(runs_on="process")
 async def yields_async() -> AsyncIterator[int]:
     yield os.getpid()
     await asyncio.sleep(0)

@@ -344,6 +344,7 @@ async def test_a_request_is_json_also_where_the_arguments_are_not():
     [
         pytest.param(lambda given: f"rm {given['path']}", "rm a", id="arguments"),
         pytest.param(lambda given, context: f"{context['user']}: rm", "ann: rm", id="with the context"),
+        pytest.param(lambda given, *, verb="rm": f"{verb} {given['path']}", "rm a", id="with a keyword"),
         pytest.param(None, None, id="none"),
         pytest.param(lambda given: 1 / 0, "(the preview failed: ZeroDivisionError)", id="fails"),
     ],

@@ -84,13 +84,13 @@ async def test_the_late_value_of_a_thread_is_dropped_logged_and_counted(release,
         return "late"
 
     box = Toolbox(stuck, settings=EngineSettings(threads=7))
-    counted = get_thread_pool(7).late_results
+    counted = get_thread_pool(7, "tools").late_results
     call = asyncio.create_task(box.call("stuck", timeout=0.2))
     await until(begun.is_set)
     result = await call
     with caplog.at_level(logging.WARNING, logger="toolmason"):
         release.set()
-        await until(lambda: get_thread_pool(7).late_results == counted + 1)
+        await until(lambda: get_thread_pool(7, "tools").late_results == counted + 1)
         await until(lambda: "dropped" in caplog.text)
 
     assert isinstance(result.error, ToolTimeout)

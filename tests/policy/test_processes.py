@@ -312,6 +312,7 @@ async def test_a_function_that_no_other_process_can_find_is_refused_with_the_way
         pytest.param(tools.waits, "waits", {}, "async", id="async"),
         pytest.param(tools.yields, "yields", {}, 2, id="generator"),
         pytest.param(tools.yields_async, "yields_async", {}, 2, id="async generator"),
+        pytest.param(tools.returns_generator, "returns_generator", {}, 2, id="async that returns a generator"),
     ],
 )
 async def test_every_shape_of_tool_runs_in_another_process(source, name, arguments, expected):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from toolmason import Allow, Toolbox, tool
+from toolmason import Allow, Edit, Toolbox, tool
 
 
 class Transfer(BaseModel):
@@ -74,3 +74,24 @@ async def test_a_pattern_with_look_around_works_and_one_that_is_none_is_named():
 
     assert (await box.call("takes", {"text": "aa"})).ok
     assert (await box.call("takes", {"text": "b"})).error.code == "invalid_arguments"
+
+
+@pytest.mark.parametrize(
+    "edit", [{"path": "b"}, {"path": "b", "times": "1"}, {"path": "b", "times": 1}], ids=["default", "repair", "exact"]
+)
+async def test_an_approver_may_ask_for_the_same_arguments_each_time(edit):
+    asked = []
+
+    def change(request):
+        asked.append(request.arguments)
+        return Edit(edit)
+
+    @tool(approval=True)
+    def delete(path: str, times: int = 1) -> str:
+        return f"{path} {times}"
+
+    result = await Toolbox(delete, approver=change).call("delete", {"path": "a"})
+
+    assert result.text == "b 1"
+    assert [repair.path for repair in result.repairs] == (["$.times"] if edit.get("times") == "1" else [])
+    assert asked == [{"path": "a", "times": 1}, {"path": "b", "times": 1}]

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, PlainSerializer, TypeAdapter, create_model
+from pydantic_core import PydanticSerializationUnexpectedValue
 from typing_extensions import TypedDict
 
 from toolmason import Tool, Toolbox, ToolReturn
@@ -79,8 +80,14 @@ def leaf(hint, values, *kinds):
     return Shape(hint, values, frozenset(kinds))
 
 
+def as_number(value):
+    if not isinstance(value, Decimal):
+        raise PydanticSerializationUnexpectedValue("not a Decimal")  # a union tries its other types
+    return float(value)
+
+
 # Pydantic writes a Decimal as text; the schema says number, and so must what the property sends.
-Amount = Annotated[Decimal, PlainSerializer(float, return_type=float, when_used="json")]
+Amount = Annotated[Decimal, PlainSerializer(as_number, return_type=float, when_used="json")]
 OFFSETS = st.integers(-12 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 PATHS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=10)
 # Pydantic finds a member by equality, so in a union 1, 1.0 and true are the same to it.

@@ -27,6 +27,7 @@ from toolmason._core.arguments.problems import (
 )
 from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer, may_be_repaired
 from toolmason._core.define.inputs import Inputs
+from toolmason._core.values.definition import SCALAR_TYPES
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments, Repair
 from toolmason._wire import DuplicateKey, has_large_number, load_json, pause_garbage_collection
@@ -37,10 +38,8 @@ _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'[]{}:"'))
 _SPACE_BEFORE_COLON: Final = re.compile(r"[\n\t\r]:")
 _SEARCHED_KEYS: Final = 64
 """Number of keys up to which a search is cheaper than parsing once more."""
-ABSENT: Final = object()
+_ABSENT: Final = object()
 """Marks an argument to drop."""
-
-_IMMUTABLE_TYPES: Final = frozenset({str, int, float, bool, type(None)})
 Bound: TypeAlias = tuple[dict[str, Any], tuple[Repair, ...]]
 """Values for a call, and the repairs that produced them."""
 
@@ -187,7 +186,7 @@ def copy_values(value: Any) -> Any:
         return {key: copy_values(item) for key, item in value.items()}
     if kind is list:
         return [copy_values(item) for item in value]
-    return value if kind in _IMMUTABLE_TYPES else deepcopy(value)
+    return value if kind in SCALAR_TYPES else deepcopy(value)
 
 
 def _copy_json(values: dict[str, Any]) -> dict[str, Any]:
@@ -244,33 +243,41 @@ def _reject_numeric_strings(inputs: Inputs, raw: str, tool: str) -> None:
     """Reject a string in place of a number, because pydantic silently accepts one for a decimal inside a model.
 
     Raises:
-        ValueError: there is one; the repair step decides its meaning.
+        InvalidArguments: one cannot be converted exactly.
+        ValueError: all can be converted, which the repair step does.
     """
-    repairer = ArgumentRepairer(inputs.schema, inputs.enum_names)
-    repairer.repair(_parse(raw, tool), inputs.schema)
-    _refuse_exhausted(repairer, tool)
+    repairer = _examine(inputs, _parse(raw, tool), tool)
+    repaired = () if inputs.strict_types else {repair.path for repair in repairer.repairs}
+    problems = [
+        ArgumentProblem(path, "a string is not a number", "number", "string")
+        for path in repairer.text_paths
+        if path not in repaired
+    ]
+    if problems:
+        raise InvalidArguments(problems, tool=tool)
     if repairer.text_paths:
-        raise ValueError(f"{repairer.text_paths[0]}: a string is not a number")
+        raise ValueError("a string is not a number")
 
 
 def _reject_booleans(inputs: Inputs, data: dict[str, Any], tool: str) -> None:
     """Reject a bool in place of a fixed number: Python treats True as equal to 1, and a validator may too."""
-    repairer = ArgumentRepairer(inputs.schema, inputs.enum_names)
-    repairer.repair(data, inputs.schema)
-    _refuse_exhausted(repairer, tool)
-    if repairer.boolean_paths:
-        problems = [
-            ArgumentProblem(path, "a boolean is not a number", "one of the values", "boolean")
-            for path in repairer.boolean_paths
-        ]
+    problems = [
+        ArgumentProblem(path, "a boolean is not a number", "one of the values", "boolean")
+        for path in _examine(inputs, data, tool).boolean_paths
+    ]
+    if problems:
         raise InvalidArguments(problems, tool=tool)
 
 
-def _refuse_exhausted(repairer: ArgumentRepairer, tool: str) -> None:
+def _examine(inputs: Inputs, data: dict[str, Any], tool: str) -> ArgumentRepairer:
+    """Return a repairer that has seen all arguments."""
+    repairer = ArgumentRepairer(inputs.schema, inputs.enum_names)
+    repairer.repair(data, inputs.schema)
     if repairer.is_exhausted:
         reject(
             tool, "$", "the arguments have too many values for a schema with this many alternatives", "fewer", "more"
         )
+    return repairer
 
 
 def measure_nesting(structure: bytes, limit: int) -> int:
@@ -322,7 +329,7 @@ def _note_dropped(inputs: Inputs, arguments: Mapping[str, Any], tool: str) -> tu
     """Return a note for each undeclared argument that the validator has dropped."""
     properties = inputs.schema.get("properties", {})
     unknown = [name for name in arguments if name not in properties and not _keeps_unknown_key(inputs, name, tool)]
-    return tuple(Repair(f"$.{clip(name)}", "undeclared", arguments[name], None) for name in unknown[:_MAX_NOTES])
+    return tuple(Repair(f"$.{clip(str(name))}", "undeclared", arguments[name], None) for name in unknown[:_MAX_NOTES])
 
 
 def _may_repeat_key(raw: str, arguments: dict[str, Any]) -> bool:
@@ -346,7 +353,7 @@ def _parse_without_duplicates(raw: str, tool: str) -> dict[str, Any]:
 def normalize_arguments(inputs: Inputs, raw: Arguments, tool: str) -> dict[str, Any]:
     """Return valid arguments under the model's names, with repairs applied, to show what will run."""
     if isinstance(raw, str | bytes | bytearray | memoryview):
-        text = raw if isinstance(raw, str) else str(raw, "utf-8")
+        text = _decode(raw, tool)
         data = {} if text.strip() in ("", "null") else _parse(text, tool)
     else:
         data = dict(raw or {})
@@ -440,8 +447,8 @@ def _repair_arguments(
         if key in properties:
             value = _repair_argument(inputs, fixed[key], key, repairer)
         else:
-            value = UNCHANGED if _keeps_unknown_key(inputs, key, tool) else ABSENT
-        if value is ABSENT:
+            value = UNCHANGED if _keeps_unknown_key(inputs, key, tool) else _ABSENT
+        if value is _ABSENT:
             if key not in properties and len(repairer.repairs) < _MAX_NOTES:
                 repairer.repairs.append(Repair(f"$.{clip(key)}", "undeclared", data[key], None))
             fixed = {name: item for name, item in fixed.items() if name != key}
@@ -451,11 +458,11 @@ def _repair_arguments(
 
 
 def _repair_argument(inputs: Inputs, value: Any, key: str, repairer: ArgumentRepairer) -> Any:
-    """Return a repaired argument, or ABSENT for a null that means "omitted"."""
+    """Return a repaired argument, or _ABSENT for a null that means "omitted"."""
     root = inputs.schema
     schema = root["properties"][key]
     if value is None:
-        return UNCHANGED if key in root.get("required", ()) or NullSearch(root).admits_null(schema) else ABSENT
+        return UNCHANGED if key in root.get("required", ()) or NullSearch(root).admits_null(schema) else _ABSENT
     if isinstance(value, (dict, list)):
         value = NullSearch(root).drop(value, schema)
     return value if inputs.strict_types else repairer.repair(value, schema, f"$.{key}")
@@ -485,12 +492,8 @@ def _parse(raw: str, tool: str) -> dict[str, Any]:
                 "$", f"not valid JSON: {clip(explain_json_error(reason), 160)}{hint}", "a JSON object", clip(raw[:200])
             )
         raise InvalidArguments([problem], tool=tool, raw=raw) from None
-    if isinstance(data, dict):
-        return data
-    hint = ""
-    if isinstance(data, str) and data.lstrip().startswith("{"):
-        hint = "; this is JSON encoded as a string: send the object itself"
-    raise InvalidArguments(
-        [ArgumentProblem("$", f"the arguments must be a JSON object{hint}", "object", describe_value(data))],
-        tool=tool,
-    )
+    if not isinstance(data, dict):
+        is_encoded = isinstance(data, str) and data.lstrip().startswith("{")
+        hint = "; this is JSON encoded as a string: send the object itself" if is_encoded else ""
+        reject(tool, "$", f"the arguments must be a JSON object{hint}", "object", describe_value(data))
+    return data

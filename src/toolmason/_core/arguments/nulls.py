@@ -7,8 +7,8 @@ from itertools import chain, islice, repeat
 from operator import is_not
 from typing import Any, Final
 
-from toolmason._core.arguments.repair import MAX_DEPTH, UNION_KEYWORDS, EnumIndex
-from toolmason._core.define.schema_nodes import iter_alternatives, resolve
+from toolmason._core.arguments.repair import MAX_DEPTH, EnumIndex
+from toolmason._core.define.schema_nodes import UNION_KEYWORDS, iter_alternatives, resolve
 
 _MAX_STEPS: Final = 100_000
 """Alternatives that one search for nulls may examine."""

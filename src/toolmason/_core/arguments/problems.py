@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn, cast
 
 from pydantic_core import ValidationError
@@ -67,7 +67,7 @@ def suggest_names(
     """Return the problems; that of a missing argument names an undeclared one with a similar name."""
     if not any(problem.expected == _MISSING.expected for problem in problems):
         return problems
-    unknown = [name for name in data if name not in properties][:_MAX_ERRORS]
+    unknown = [str(name) for name in data if name not in properties][:_MAX_ERRORS]
     found: list[ArgumentProblem] = []
     for problem in problems:
         near = find_close_names(problem.path.removeprefix("$."), unknown) if problem.message == _MISSING.message else ()
@@ -142,7 +142,7 @@ def _convert_pydantic_error(item: Mapping[str, Any], data: Any) -> ArgumentProbl
     if len(location) == 1 and type(data) is dict and location[0] in data:
         path = f"$.{clip(str(location[0]))}"
     else:
-        path = locate_path(data, location, keep_last=kind == "missing")
+        path = _locate_path(data, location, keep_last=kind == "missing")
     if kind == "missing":
         return ArgumentProblem(path, *_MISSING[1:])
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
@@ -269,19 +269,18 @@ def _choose_branch(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mappin
 # --- paths and values --------------------------------------------------------------------------
 
 
-def locate_path(data: Any, location: Iterable[int | str], *, keep_last: bool = False) -> str:
+def _locate_path(data: Any, location: Sequence[Any], *, keep_last: bool) -> str:
     """Return a location as a JSON path, without the steps that name a union branch."""
-    steps: tuple[Any, ...] = tuple(location)
-    path, last = "$", len(steps) - 1
-    for index, step in enumerate(steps):
+    steps: list[int | str] = []
+    for index, step in enumerate(location):
         if (isinstance(data, dict) and step in data) or (
             isinstance(data, list) and isinstance(step, int) and 0 <= step < len(data)
         ):
             data = data[step]
-        elif not keep_last or index != last:
+        elif not keep_last or index != len(location) - 1:
             continue
-        path += f"[{step}]" if isinstance(step, int) else f".{clip(step)}"
-    return path
+        steps.append(step)
+    return format_path(steps)
 
 
 def format_path(steps: Iterable[int | str]) -> str:

@@ -15,7 +15,14 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 from toolmason._core.define.inputs import Inputs
-from toolmason._core.define.schema_nodes import EnumNames, get_json_type, iter_alternatives
+from toolmason._core.define.schema_nodes import (
+    BRANCH_KEYWORDS,
+    UNION_KEYWORDS,
+    EnumNames,
+    get_json_type,
+    get_own_types,
+    iter_alternatives,
+)
 from toolmason._core.values.definition import canonicalize
 from toolmason._core.values.results import Repair
 
@@ -26,8 +33,6 @@ _LARGEST_EXACT_FLOAT: Final = 2.0**53
 _BOOLEAN_WORDS: Final = {"true": True, "false": False}
 _TEXT_PROBLEMS: Final = frozenset({"string_too_short", "string_too_long", "string_pattern_mismatch"})
 MAX_DEPTH: Final = 64
-UNION_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
-_INDIRECT_KEYWORDS: Final = frozenset({"$ref", *UNION_KEYWORDS})
 _FREE_OPTIONS: Final = 16
 _SPARE_STEPS: Final = 100_000
 """Steps of the repairs of one call for values that have more alternatives than `_FREE_OPTIONS`."""
@@ -100,7 +105,7 @@ class ArgumentRepairer:
             return self._repair_contents(value, fitting, path, depth)
         if isinstance(value, bool):
             self.boolean_paths.append(path)
-        elif isinstance(value, str) and any(option.get("type") == "number" for option in options):
+        elif isinstance(value, str) and any("number" in get_own_types(option) for option in options):
             self.text_paths.append(path)
         for option in options:
             changed, rule = self._convert(value, option)
@@ -125,7 +130,7 @@ class ArgumentRepairer:
 
     def _find_options(self, schema: dict[str, Any]) -> Sequence[Mapping[str, Any]]:
         """Return the alternatives behind references and unions."""
-        if schema.keys().isdisjoint(_INDIRECT_KEYWORDS):
+        if schema.keys().isdisjoint(BRANCH_KEYWORDS):
             return (schema,)
         if id(schema) not in self._options:
             found = iter_alternatives(schema, self.root, UNION_KEYWORDS)
@@ -154,18 +159,10 @@ class ArgumentRepairer:
         """Return the converted value, or UNCHANGED, and the name of the rule."""
         if "enum" in schema or "const" in schema:
             return self._find_enum_member(value, schema), "enum name or case"
-        kind = schema.get("type")
-        if isinstance(value, float) and kind == "integer":
-            whole = value.is_integer() and abs(value) < _LARGEST_EXACT_FLOAT
-            return (int(value) if whole else UNCHANGED), "whole number"
-        if not isinstance(value, str):
-            return UNCHANGED, ""
-        if kind == "boolean":
-            return _BOOLEAN_WORDS.get(value.strip().lower(), UNCHANGED), "word for a boolean"
-        if kind in ("integer", "number"):
-            return parse_exact_number(value.strip(), whole=kind == "integer"), "numeric text"
-        if kind in ("array", "object"):
-            return _parse_json_text(value, list if kind == "array" else dict), "JSON in text"
+        for kind in get_own_types(schema):
+            changed, rule = _convert_to(kind, value)
+            if changed is not UNCHANGED:
+                return changed, rule
         return UNCHANGED, ""
 
     def _find_enum_member(self, value: Any, schema: Mapping[str, Any]) -> Any:
@@ -193,9 +190,8 @@ class EnumIndex(dict[int, Any]):
             return _make_key(value) in known
         if "const" in schema:
             return bool(value == schema["const"]) and type(value) is type(schema["const"])
-        kinds, kind = schema.get("type"), get_json_type(value)
-        wanted = (kinds,) if isinstance(kinds, str) else kinds
-        return wanted is None or kind in wanted or (kind == "integer" and "number" in wanted)
+        wanted, kind = get_own_types(schema), get_json_type(value)
+        return not wanted or kind in wanted or (kind == "integer" and "number" in wanted)
 
     def matches_fixed_values(self, value: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
         """Return True if an object has the fixed values of an alternative, such as a discriminator."""
@@ -214,6 +210,22 @@ def _make_key(value: Any) -> tuple[type, Any]:
         return type(value), repr(canonicalize(value))
     # An object of the application is not a value of an enum, and may not be hashable.
     return type(value), value if isinstance(value, str | int | float | None) else id(value)
+
+
+def _convert_to(kind: str, value: Any) -> tuple[Any, str]:
+    """Return a value converted to a JSON type, or UNCHANGED, and the name of the rule."""
+    if isinstance(value, float) and kind == "integer":
+        whole = value.is_integer() and abs(value) < _LARGEST_EXACT_FLOAT
+        return (int(value) if whole else UNCHANGED), "whole number"
+    if not isinstance(value, str):
+        return UNCHANGED, ""
+    if kind == "boolean":
+        return _BOOLEAN_WORDS.get(value.strip().lower(), UNCHANGED), "word for a boolean"
+    if kind in ("integer", "number"):
+        return parse_exact_number(value.strip(), whole=kind == "integer"), "numeric text"
+    if kind in ("array", "object"):
+        return _parse_json_text(value, list if kind == "array" else dict), "JSON in text"
+    return UNCHANGED, ""
 
 
 def parse_exact_number(text: str, *, whole: bool) -> Any:

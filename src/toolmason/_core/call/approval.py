@@ -6,7 +6,6 @@ Every path to a tool passes this check.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import os
 import threading
@@ -23,7 +22,7 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
-from toolmason._core.run.execute import call_user_function
+from toolmason._core.run.execute import call_user_function, call_with_arguments
 from toolmason._core.run.metrics import measure
 from toolmason._core.run.tracing import open_span
 from toolmason._core.values.definition import ToolOptions, canonicalize
@@ -247,9 +246,8 @@ class ApprovalSigner:
             ApprovalDenied: the request was not signed with this key.
         """
         self._check_request(request)
-        kind, reason, arguments = _split_verdict(verdict)
-        signature = self.sign("decision", request.signature, kind, reason, arguments)
-        return Decision(request, kind, reason, arguments, signature)
+        decision = Decision(request, *_split_verdict(verdict))
+        return replace(decision, signature=self._compute_signature(decision))
 
     async def consume(self, decision: Decision, tool: Tool, arguments: Any, identity: str | None) -> ApprovalVerdict:
         """Verify a decision against its call, mark it as used, and return its verdict.
@@ -258,9 +256,7 @@ class ApprovalSigner:
             ApprovalDenied: the decision is forged, modified, used, expired or for another call; the message says which.
         """
         request = decision.request
-        self._check_request(request)
-        if not _digests_match(self._compute_signature(decision), decision.signature):
-            raise ApprovalDenied(request.tool, "the decision was changed after it was signed")
+        self._check_decision(decision)
         expires = request.issued + REQUEST_SECONDS if request.expires is None else request.expires
         if time.time() > expires:
             raise ApprovalDenied(request.tool, "the request has expired")
@@ -293,8 +289,7 @@ class ApprovalSigner:
         Raises:
             ConfigError: the value of `remember` is unknown, or the call belongs to no conversation.
         """
-        scope = None if isinstance(verdict, Edit) else verdict.remember
-        if scope is None or isinstance(verdict, Edit):
+        if isinstance(verdict, Edit) or (scope := verdict.remember) is None:
             return
         if scope not in get_args(Remember):
             raise ConfigError(f"remember={clip(repr(scope))}: must be 'tool', 'arguments' or 'conversation'.")
@@ -351,10 +346,15 @@ class ApprovalSigner:
     def verify(self, decision: Decision) -> bool:
         """Return True if a decision and its request carry valid signatures."""
         try:
-            self._check_request(decision.request)
+            self._check_decision(decision)
         except ApprovalDenied:
             return False
-        return _digests_match(self._compute_signature(decision), decision.signature)
+        return True
+
+    def _check_decision(self, decision: Decision) -> None:
+        self._check_request(decision.request)
+        if not _digests_match(self._compute_signature(decision), decision.signature):
+            raise ApprovalDenied(decision.request.tool, "the decision was changed after it was signed")
 
     def _compute_signature(self, decision: Decision) -> str:
         parts = (decision.verdict, decision.reason, decision.arguments)
@@ -447,9 +447,7 @@ async def make_preview(
     if preview is None:
         return None
     try:
-        takes_context = len(inspect.signature(preview).parameters) > 1
-        given = (deepcopy(arguments), context) if takes_context else (deepcopy(arguments),)
-        return str(await call_user_function(preview, *given, settings=settings))
+        return str(await call_with_arguments(preview, deepcopy(arguments), context, settings))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken preview must not decide anything
         return f"(the preview failed: {type(error).__name__})"
 

@@ -107,7 +107,7 @@ class ApprovalGate:
         request = await self._make_request(call, arguments, context)
         CALL_LOG.debug("%s [%s] needs approval: request %s", self.route.name, to_line(call.id), request.id)
         for index, approver in enumerate(approvers):
-            edited = await self._ask(approver, index, request, arguments)
+            edited = await self._ask(approver, index, request, call)
             if edited is not None:
                 return edited
         if is_pending and not await self._is_remembered(request):
@@ -126,7 +126,7 @@ class ApprovalGate:
         return verdict is not None
 
     async def _ask(
-        self, approver: Approver, index: int, request: ApprovalRequest, arguments: Mapping[str, Any]
+        self, approver: Approver, index: int, request: ApprovalRequest, call: ToolCall
     ) -> Mapping[str, Any] | None:
         # With its place, so that a decision of one toolbox does not answer for another one.
         name = f"{index} {getattr(approver, '__module__', '')}.{getattr(approver, '__qualname__', '')}"
@@ -143,8 +143,9 @@ class ApprovalGate:
         if isinstance(verdict, Allow):
             return None
         edited = dict(verdict.arguments)
-        is_unchanged = canonicalize(to_json_like(edited)) == canonicalize(to_json_like(dict(arguments)))
-        return None if is_unchanged else edited
+        # The request shows repairs and defaults. An approver that asks for the same again may send neither.
+        same = [canonicalize(given) for given in (request.arguments, to_json_like(call.raw))]
+        return None if canonicalize(to_json_like(edited)) in same else edited
 
     def _get_approval_seconds(self) -> float | None:
         """Return the seconds that an approver has: the setting, else the hard limit of a call, if it has a time-out."""

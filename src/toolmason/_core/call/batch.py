@@ -122,8 +122,7 @@ class Batch:
             self._record(index, None, asyncio.CancelledError())
         else:
             self._record(index, *task.result())
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        eager_task.wake_waiter(self._waiter)
 
     def _record(self, index: int, result: Any, error: BaseException | None) -> None:
         if error is None:

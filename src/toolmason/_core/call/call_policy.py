@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from typing_extensions import override
 
 from toolmason._core.call.approval import ApprovalRule, ApprovalSigner, Approver
-from toolmason._core.call.deadlines import TimeoutRule
+from toolmason._core.call.deadlines import DEFAULT_SETTINGS, TimeoutRule
 from toolmason._core.call.limits import RateLimiter, SharedRates
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
@@ -90,7 +90,6 @@ PolicyChain: TypeAlias = tuple[CallPolicy, ...]
 """Policies of the toolboxes that a tool came through, innermost first. The last one belongs to the called toolbox."""
 
 _SIZE_LIMITS: Final = ("max_timeout", "result_bytes", "json_depth", "argument_bytes")
-_DEFAULT_SETTINGS: Final = EngineSettings()
 
 
 def get_chain(policies: tuple[CarriedPolicy, ...], own: CallPolicy) -> PolicyChain:
@@ -107,7 +106,7 @@ def merge_settings(chain: PolicyChain) -> EngineSettings:
         return own
     strictest: dict[str, Any] = {}
     for name in _SIZE_LIMITS:
-        default = getattr(_DEFAULT_SETTINGS, name)
+        default = getattr(DEFAULT_SETTINGS, name)
         values = [value for policy in chain if (value := getattr(policy.settings, name)) != default]
         strictest[name] = min(values) if values else default
     return replace(own, **strictest)
@@ -131,7 +130,7 @@ def choose_on_error(own: OnError | Inherit, chain: PolicyChain) -> OnError:
 
 def choose_result_bytes(own: int | None, chain: PolicyChain) -> int:
     """Return the maximum size of a tool's results: its own or its toolbox's, and the strictest of the outer ones."""
-    default = _DEFAULT_SETTINGS.result_bytes
+    default = DEFAULT_SETTINGS.result_bytes
     first, *outer = [policy.settings.result_bytes for policy in chain]
     if own is not None:
         first = own
@@ -159,6 +158,15 @@ def combine_timeouts(own: Timeout, chain: PolicyChain, settings: EngineSettings)
     return TimeoutRule.combine(own, [policy.timeout for policy in chain], configured, settings.max_timeout)
 
 
+def get_box_semaphores(chain: PolicyChain) -> list[Semaphore]:
+    """Return the slots of the toolboxes that limit their concurrent calls, innermost first."""
+    return [
+        policy.state.get_semaphore(None, policy.max_concurrency)
+        for policy in chain
+        if policy.max_concurrency is not None
+    ]
+
+
 async def run_in_time(name: str, chain: PolicyChain, work: Coroutine[Any, Any, _T]) -> _T:
     """Run a prompt or resource in the slots of its toolboxes, until their time-out.
 
@@ -167,13 +175,9 @@ async def run_in_time(name: str, chain: PolicyChain, work: Coroutine[Any, Any, _
     """
     settings = merge_settings(chain)
     seconds = combine_timeouts(INHERIT, chain, settings).get_seconds(INHERIT)
-    semaphores = [
-        policy.state.get_semaphore(None, policy.max_concurrency)
-        for policy in chain
-        if policy.max_concurrency is not None
-    ]
+    work = _hold(get_box_semaphores(chain), work)
     try:
-        result: _T = await await_with_timeout(_hold(semaphores, work), seconds, name, settings.cancel_grace)
+        result: _T = await await_with_timeout(work, seconds, name, settings.cancel_grace)
     except DeadlinePassed:
         raise ToolTimeout(name, seconds or 0.0, retryable=True) from None
     return result

@@ -178,7 +178,8 @@ class CurrentCall:
         Raises:
             InvalidArguments: they are invalid.
         """
-        self.bound = self.route.bind(arguments)
+        self.bound = bound = self.route.bind(arguments)
+        self.repairs += bound[1]
         self.arguments = arguments
 
     # --- time ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from toolmason.errors import ToolTimeout
 
 CLOCK_SLACK: Final = 0.005
 """Seconds a timer may fire early. Its deadline counts as passed."""
-_DEFAULT_SETTINGS: Final = EngineSettings()
+DEFAULT_SETTINGS: Final = EngineSettings()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -70,8 +70,8 @@ class TimeoutRule:
         """Return the rule of a tool with its own time-out, given those of its toolboxes and of their settings."""
         first = per_box[0] if isinstance(own, Inherit) else own
         per_box = [first, *per_box[1:]]
-        changed = [seconds for seconds in configured if seconds != _DEFAULT_SETTINGS.call_timeout]
-        default = _get_strictest(changed) if changed else _DEFAULT_SETTINGS.call_timeout
+        changed = [seconds for seconds in configured if seconds != DEFAULT_SETTINGS.call_timeout]
+        default = _get_strictest(changed) if changed else DEFAULT_SETTINGS.call_timeout
         inner = _get_strictest(per_box[:-1])
         return cls(per_box[-1], inner, None if isinstance(default, Inherit) else default, maximum)
 

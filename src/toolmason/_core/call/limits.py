@@ -19,7 +19,8 @@ from toolmason._core.call.deadlines import Deadline
 from toolmason._core.call.long_results import ResultStore
 from toolmason._core.run.dependencies import RunResources
 from toolmason._core.run.execute import Cancellation
-from toolmason._core.values.definition import canonicalize
+from toolmason._core.values.call_state import RunOwner
+from toolmason._core.values.definition import SCALAR_TYPES, canonicalize
 from toolmason._core.values.policy import Limits, Rate
 from toolmason._core.values.results import Arguments, ToolResult
 from toolmason._text import MAX_NAMES_SHOWN
@@ -136,7 +137,7 @@ def make_call_key(name: str, arguments: Arguments, bound: Mapping[str, Any] | No
     if bound is not None:
         parts = bound.values()
         part_types = [*map(type, parts)]
-        if _SCALAR_TYPES.issuperset(part_types):
+        if SCALAR_TYPES.issuperset(part_types):
             return (name, *bound, *parts, *part_types)  # one tuple: its hash costs half of that of several
     values: Any = arguments
     parsed = None
@@ -148,7 +149,7 @@ def make_call_key(name: str, arguments: Arguments, bound: Mapping[str, Any] | No
         except ValueError:
             return name, _shorten(str(text.strip()))
     values = {} if values is None else values
-    if type(values) is dict and _SCALAR_TYPES.issuperset(types := [*map(type, values.values())]):
+    if type(values) is dict and SCALAR_TYPES.issuperset(types := [*map(type, values.values())]):
         # The usual case. The types tell 1 from True.
         return name, frozenset(zip(values, types, values.values(), strict=True))
     # Parsed JSON has its own form already.
@@ -156,7 +157,6 @@ def make_call_key(name: str, arguments: Arguments, bound: Mapping[str, Any] | No
     return name, _shorten(_write_sorted(data))
 
 
-_SCALAR_TYPES: Final = frozenset({str, int, float, bool, type(None)})
 _write_sorted: Final = JSONEncoder(sort_keys=True, check_circular=False, ensure_ascii=False).encode
 """Writes JSON with sorted keys in half the time that sorting and writing it take."""
 
@@ -185,18 +185,6 @@ class RepeatedCall:
 
     times: int
     result: ToolResult
-
-
-class RunOwner(Protocol):
-    """Run of a chat."""
-
-    def find_effect(self, call_id: str) -> str:
-        """Return the key of a call in the run, the same each time the run is executed; empty if it has none."""
-        ...
-
-    def find_origins(self) -> frozenset[str]:
-        """Return the origins of the results in the conversation."""
-        ...
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -317,7 +305,7 @@ class RunState:
             raise ToolCancelled(tool)
         self.count(tool, max_calls, key)
 
-    def count(self, tool: str, max_calls: int | None, key: Hashable = None) -> None:
+    def count(self, tool: str, max_calls: int | None, key: Hashable) -> None:
         """Count one call of a tool. `key` identifies the tool, which may have several names.
 
         Raises:
@@ -326,9 +314,9 @@ class RunState:
         tool_limit = self.limits.per_tool if max_calls is None else max_calls
         # next() is atomic across threads. A refused call also uses up its number.
         if tool_limit is not None:
-            counter = self.tool_counters.get(tool if key is None else key)
+            counter = self.tool_counters.get(key)
             if counter is None:
-                counter = self.tool_counters.setdefault(tool if key is None else key, itertools.count())
+                counter = self.tool_counters.setdefault(key, itertools.count())
             if next(counter) >= tool_limit:
                 raise make_max_calls_error(tool, tool_limit)
         run: RunState | None = self

@@ -33,7 +33,6 @@ from toolmason._core.run.execute import (
     Attempt,
     Cancellation,
     DeadlinePassed,
-    ThreadAbandoned,
     await_task,
     await_with_timeout,
     call_user_function,
@@ -41,7 +40,7 @@ from toolmason._core.run.execute import (
     run_in_thread,
 )
 from toolmason._core.values.call_state import CallState
-from toolmason._core.values.policy import INHERIT, Inherit
+from toolmason._core.values.policy import INHERIT, Inherit, get_longest_pause
 from toolmason._core.values.results import (
     OWN,
     Arguments,
@@ -276,15 +275,11 @@ async def _run_in_thread(
     route: Route, work: Callable[[], Any], seconds: float | None, cancellation: Cancellation
 ) -> Any:
     """Run a tool in a thread, and await on the loop what it returns."""
-    loop = get_running_loop()
-    ends = None if seconds is None else loop.time() + seconds
-    try:
-        value = await run_in_thread(work, seconds, route.settings, loop, cancellation)
-    except ThreadAbandoned as abandoned:
-        raise abandoned.reason from None
+    started = perf_counter()
+    value = await run_in_thread(work, seconds, route.settings, get_running_loop(), cancellation)
     if not hasattr(value, "__await__"):
         return value
-    remaining = None if ends is None else max(0.0, ends - loop.time())
+    remaining = _get_remaining(seconds, started)
     return await await_with_timeout(value, remaining, route.name, route.settings.cancel_grace, cancellation)
 
 
@@ -295,12 +290,9 @@ async def _convert_in_thread(
     if isinstance(value, Future):
         started, grace = perf_counter(), route.settings.cancel_grace
         value = await await_with_timeout(asyncio.wrap_future(value), seconds, route.name, grace, cancellation)
-        seconds = None if seconds is None else max(0.0, seconds - (perf_counter() - started))
+        seconds = _get_remaining(seconds, started)
     work = partial(convert, route.tool, value, values)
-    try:
-        result: ToolResult = await run_in_thread(work, seconds, route.settings, get_running_loop(), cancellation)
-    except ThreadAbandoned as abandoned:
-        raise abandoned.reason from None
+    result: ToolResult = await run_in_thread(work, seconds, route.settings, get_running_loop(), cancellation)
     if route.tool.options.return_direct:
         result.__dict__["return_direct"] = True
     return result
@@ -455,20 +447,20 @@ async def _run_hooks_in_time(
         seconds = remaining if seconds is None else min(seconds, remaining)
     if seconds is None and run is None:
         return await work
-    cancellation = NEVER_CANCELLED if run is None else run.cancellation
+    cancellation = _get_cancellation(run)
     try:
         result: ToolResult = await await_with_timeout(work, seconds, route.name, grace, cancellation)
     except asyncio.CancelledError as error:
-        failed = await make_failure(route, error, FailedCall(call.id, has_run=False, cancellation=cancellation))
-        return replace_result(failed, call_id=call.id, name=route.name)
+        failure: BaseException = error
     except DeadlinePassed:
         harmless = bool(route.tool.options.read_only)
-        timeout = ToolTimeout(route.name, seconds or 0.0, limit="timeout, in middleware", is_harmless=harmless)
+        failure = ToolTimeout(route.name, seconds or 0.0, limit="timeout, in middleware", is_harmless=harmless)
         if deadline is not None and deadline.is_over:
-            timeout = deadline.make_error(route.name, is_harmless=harmless)
-        failed = await make_failure(route, timeout, FailedCall(call.id, has_run=False))
-        return replace_result(failed, call_id=call.id, name=route.name)
-    return result
+            failure = deadline.make_error(route.name, is_harmless=harmless)
+    else:
+        return result
+    failed = await make_failure(route, failure, FailedCall(call.id, has_run=False, cancellation=cancellation))
+    return replace_result(failed, call_id=call.id, name=route.name)
 
 
 def _get_middleware_seconds(route: Route, options: CallOptions) -> float | None:
@@ -477,7 +469,7 @@ def _get_middleware_seconds(route: Route, options: CallOptions) -> float | None:
         return None
     retry = route.retry if isinstance(options.retry, Inherit) else options.retry
     attempts = 1 if retry is None else retry.attempts
-    pauses = 0.0 if retry is None else sum(retry.delay * retry.factor**number for number in range(attempts - 1))
+    pauses = 0.0 if retry is None else sum(get_longest_pause(retry, number) for number in range(1, attempts))
     total = seconds * (attempts + 1) + pauses
     if get_approval_steps(route.tool, route.chain, in_run=options.run is not None):
         total += route.settings.approval_seconds or route.settings.max_timeout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -19,7 +18,8 @@ from toolmason._core.define.decorators import MISSING
 from toolmason._core.define.invocation import expand, may_hold_content
 from toolmason._core.define.schema_nodes import TypeSchema, admits_number, admits_unbounded_depth, resolve_root
 from toolmason._core.define.tool import Tool, compile_tool
-from toolmason._core.values.content import CONTENT_TYPES, Content, Text, describe_part
+from toolmason._core.values.content import CONTENT_TYPES, Content, Text, describe_part, encode_base64
+from toolmason._core.values.definition import SCALAR_TYPES
 from toolmason._core.values.foreign_values import to_builtins
 from toolmason._core.values.remote_executor import StoredValue
 from toolmason._core.values.results import (
@@ -39,7 +39,6 @@ _SMALL_SIZE: Final = 32
 """Maximum number of items for which validating first is cheaper than serializing with warnings as errors."""
 
 _NUMBER_TYPES: Final = frozenset({int, float, bool})
-_SCALAR_TYPES: Final = _NUMBER_TYPES | {str, type(None)}
 
 Renderer: TypeAlias = Callable[[Any, Mapping[str, Any]], ToolResult]
 """Converts a return value, given the call's values, to a result without the fields of its call. Raises ResultError."""
@@ -138,11 +137,8 @@ def _make_untyped_writer(*, writes_text: bool) -> Writer:
 
 
 def _make_typed_writer(returns: Any, output: TypeSchema, serialize: Callable[..., bytes]) -> Writer:
-    kind, may_hold_nan, check = (
-        _get_builtin_type(returns),
-        admits_number(output.schema),
-        output.validator.validate_python,
-    )
+    kind, may_hold_nan = _get_builtin_type(returns), admits_number(output.schema)
+    check = output.validator.validate_python
     own_class = returns if kind is None and isinstance(returns, type) else None
 
     def write(value: Any) -> str | None:
@@ -184,7 +180,7 @@ def _get_builtin_type(hint: Any) -> type | None:
 def _is_flat(value: Any, kind: type) -> bool:
     """Return True for a number, or a small dict of scalars, which hold neither bytes nor objects."""
     if kind is dict:
-        return len(value) <= _SMALL_SIZE and _SCALAR_TYPES.issuperset(map(type, value.values()))
+        return len(value) <= _SMALL_SIZE and SCALAR_TYPES.issuperset(map(type, value.values()))
     return kind in _NUMBER_TYPES
 
 
@@ -342,7 +338,7 @@ def to_json_bytes(value: Any, indent: int | None = None) -> bytes:
 def _encode_bytes(value: Any, depth: int = 0) -> Any:
     """Encode bytes as standard base64. Pydantic uses the URL-safe alphabet."""
     if isinstance(value, bytes):
-        return b64encode(value).decode("ascii")
+        return encode_base64(value)
     if depth > _MAX_DEPTH:
         return value
     if type(value) is dict:

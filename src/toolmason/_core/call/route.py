@@ -16,6 +16,7 @@ from toolmason._core.call.call_policy import (
     choose_result_bytes,
     choose_retry,
     combine_timeouts,
+    get_box_semaphores,
     merge_context,
     merge_settings,
 )
@@ -244,12 +245,7 @@ def get_limits(tool: Tool, option: Literal["max_concurrency", "rate"]) -> list[A
 
 def _get_semaphores(tool: Tool, chain: PolicyChain) -> tuple[Semaphore, ...]:
     of_tool = [chain[0].state.get_semaphore(get_root(tool), limit) for limit in get_limits(tool, "max_concurrency")]
-    of_boxes = [
-        policy.state.get_semaphore(None, policy.max_concurrency)
-        for policy in chain
-        if policy.max_concurrency is not None
-    ]
-    return (*of_tool, *of_boxes)
+    return (*of_tool, *get_box_semaphores(chain))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

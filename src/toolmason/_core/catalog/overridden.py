@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -17,7 +16,7 @@ from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import make_options
 from toolmason._core.define.signature import check_lock
 from toolmason._core.define.tool import CompiledTool, LazyTool, RenamedTool, Tool, compile_tool
-from toolmason._core.run.execute import call_user_function
+from toolmason._core.run.execute import call_user_function, call_with_arguments
 from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.policy import EngineSettings
 from toolmason._text import suggest
@@ -159,9 +158,8 @@ class Override:
         """Return a function that passes the arguments to another as the tool itself gets them."""
 
         async def call(arguments: Mapping[str, Any], context: ToolContext[Any]) -> Any:
-            given = (self.arguments.complete(arguments, context), context)
-            takes_context = len(inspect.signature(function).parameters) > 1
-            return await call_user_function(function, *given[: 1 + takes_context], settings=EngineSettings())
+            original = self.arguments.complete(arguments, context)
+            return await call_with_arguments(function, original, context, EngineSettings())
 
         return call
 

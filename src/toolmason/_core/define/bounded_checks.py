@@ -281,7 +281,7 @@ def _freeze(value: Any) -> Any:
         return frozenset((key, _freeze(item)) for key, item in value.items())
     if isinstance(value, list):
         return tuple(map(_freeze, value))
-    return (value,) if isinstance(value, bool) else value  # True equals 1 in Python
+    return (bool, value) if isinstance(value, bool) else value  # True equals 1 in Python
 
 
 def _make_error(message: str) -> Exception:

@@ -125,7 +125,7 @@ class ToolContext(_OpenContext, Mapping[str, Any], Generic[DepsT]):
     _state: CallState
     _values: Mapping[str, Any]
 
-    def __init__(self, deps: DepsT | None = None, **values: Any) -> None:
+    def __init__(self, /, deps: DepsT | None = None, **values: Any) -> None:
         set_field = object.__setattr__
         set_field(self, "deps", deps)
         set_field(self, "_values", MappingProxyType(values))
@@ -137,7 +137,7 @@ class ToolContext(_OpenContext, Mapping[str, Any], Generic[DepsT]):
         """Return this context with another's values merged over its own, key by key."""
         if other is None:
             return self
-        other_context = other if isinstance(other, ToolContext) else ToolContext[Any](**other)
+        other_context: ToolContext[Any] = other if isinstance(other, ToolContext) else ToolContext(**other)
         changes: dict[str, Any] = {"_values": MappingProxyType({**self._values, **other_context})}
         for name in ("deps", "_config", "_project_dir"):
             if (value := getattr(other_context, name)) is not None:
@@ -159,7 +159,7 @@ class ToolContext(_OpenContext, Mapping[str, Any], Generic[DepsT]):
         return cast("ToolContext[DepsT]", copy)
 
     def with_config(self, config: Config | None, project_dir: str | Path | None) -> ToolContext[DepsT]:
-        """Return this context with a toolbox's configuration, and its project directory unless the context has one."""
+        """Return this context with a configuration, and the project directory given, else its own, else configured."""
         folder = _to_folder(project_dir) if project_dir else self._project_dir
         if folder is None and config is not None:
             folder = config.project_dir
@@ -355,7 +355,7 @@ def _restore_context(
     deps: Any, values: dict[str, Any], state: CallState, config: Config | None, project_dir: Path | None
 ) -> ToolContext[Any]:
     state.report = _progress_callbacks[-1] if _progress_callbacks else None
-    return ToolContext[Any](deps, **values).with_config(config, project_dir).for_call(state)
+    return ToolContext(deps, **values).with_config(config, project_dir).for_call(state)
 
 
 ContextLike: TypeAlias = ToolContext[Any] | Mapping[str, Any] | None

@@ -323,16 +323,17 @@ def _find_local_names(item: Any, frame: types.FrameType) -> Mapping[str, Any] | 
     return {name: frame.f_locals[name] for name in names.intersection(frame.f_locals)} or None
 
 
-def _get_caller_frame() -> types.FrameType:
-    """Return the frame that applies a decorator."""
+def _decorate(fn: Any, declaration: Declaration) -> Any:
+    """Attach the declaration of a decorator to a function; without one, return the function that attaches it."""
     frame = inspect.currentframe()
-    for _ in range(2):
+    for _ in range(2):  # from here to the decorator, and from there to the code that applies it
         frame = frame.f_back if frame is not None else None
     if frame is None:
         raise DefinitionError(
             "This Python does not support stack frames. Use `Tool.from_function(...)` instead of a decorator."
         )
-    return frame
+    attach = functools.partial(_attach, declaration=declaration, frame=frame)
+    return attach if fn is None else attach(fn)
 
 
 class _ToolDecorator:
@@ -347,11 +348,7 @@ class _ToolDecorator:
     @overload
     def __call__(self, fn: None = None, /, **keywords: Unpack[ToolKeywords]) -> Callable[[_F], _F]: ...
     def __call__(self, fn: Any = None, /, **keywords: Any) -> Any:
-        declaration = make_declaration(keywords)
-        frame = _get_caller_frame()
-        if fn is not None:
-            return _attach(fn, declaration, frame)
-        return lambda item: _attach(item, declaration, frame)
+        return _decorate(fn, make_declaration(keywords))
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -360,7 +357,8 @@ class _ToolDecorator:
 
     def exclude(self, fn: _F) -> _F:
         """Remove an inherited tool: `@tool.exclude` on the override."""
-        return _attach(fn, Declaration("excluded"), _get_caller_frame())
+        excluded: _F = _decorate(fn, Declaration("excluded"))
+        return excluded
 
 
 tool: Final = _ToolDecorator()
@@ -379,11 +377,7 @@ def prompt(fn: Any = None, /, *, name: str | None = None, description: str | Non
     """
     if role not in ("user", "assistant", "system"):
         raise DefinitionError(f'@prompt(role={role!r}): role must be "user", "assistant" or "system".')
-    declaration = Declaration("prompt", name=name, description=description, role=role)
-    frame = _get_caller_frame()
-    if fn is not None:
-        return _attach(fn, declaration, frame)
-    return lambda item: _attach(item, declaration, frame)
+    return _decorate(fn, Declaration("prompt", name=name, description=description, role=role))
 
 
 def resource(
@@ -402,5 +396,5 @@ def resource(
     if ":" not in str(uri):
         raise DefinitionError(f"@resource({uri!r}): the URI needs a scheme, such as 'config://app'.")
     declaration = Declaration("resource", name=name, description=description, title=title, uri=uri, mime_type=mime_type)
-    frame = _get_caller_frame()
-    return lambda item: _attach(item, declaration, frame)
+    decorate: Callable[[_F], _F] = _decorate(None, declaration)
+    return decorate

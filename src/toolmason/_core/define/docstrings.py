@@ -126,8 +126,10 @@ def _parse_section(lines: Sequence[str], start: int) -> tuple[int, list[_Docstri
     stripped = lines[start].strip()
     if stripped.startswith(":"):
         head = _parse_field(stripped)
-        end = _find_block_end(lines, start) if head.names else start
-        return (end, [_make_entry(head, lines[start:end])]) if head.names else None
+        if not head.names:
+            return None
+        end = _find_block_end(lines, start)
+        return end, [_make_entry(head, lines[start:end])]
     if not _is_section(stripped):
         return None
     if start + 1 < len(lines) and _is_underline(lines[start + 1]):

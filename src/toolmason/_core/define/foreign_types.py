@@ -9,13 +9,12 @@ import re
 import sys
 import types
 import typing
-from base64 import b64encode
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import is_dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import Annotated, Any, NotRequired, Required, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, NotRequired, Required, Union, cast, get_args, get_origin
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -24,8 +23,12 @@ from typing_extensions import TypedDict, is_typeddict
 
 from toolmason._core.define.decorators import MISSING, Param
 from toolmason._core.define.field_metadata import FieldMetadata, get_class_text, read_fields, refuse_missing_value
+from toolmason._core.values.content import encode_base64
 from toolmason._core.values.foreign_values import is_attrs, is_struct, to_builtins
 from toolmason.errors import UnsupportedType
+
+make_typed_dict: Final[Any] = TypedDict
+"""The functional form with run-time names, which type checkers do not support."""
 
 
 def adapt_hint(hint: Any, ancestors: tuple[type, ...] = ()) -> Any:
@@ -37,7 +40,7 @@ def adapt_hint(hint: Any, ancestors: tuple[type, ...] = ()) -> Any:
         if hint is bytes:
             from pydantic import PlainSerializer  # noqa: PLC0415 - its module takes a third of the time of a first tool
 
-            return Annotated[bytes, PlainSerializer(_encode_base64, when_used="json")]
+            return Annotated[bytes, PlainSerializer(encode_base64, when_used="json")]
         if is_struct(hint):
             return Annotated[hint, _StructAdapter(hint)]
         return Annotated[hint, _AttrsAdapter(hint, ancestors)] if is_attrs(hint) else hint
@@ -53,10 +56,6 @@ def adapt_hint(hint: Any, ancestors: tuple[type, ...] = ()) -> Any:
         return hint
     generic: Any = Union if origin is types.UnionType else origin
     return generic[tuple(parts)]
-
-
-def _encode_base64(value: bytes) -> str:
-    return b64encode(value).decode("ascii")
 
 
 class _DecimalAdapter:
@@ -323,7 +322,6 @@ def _make_field_types(kind: type, ancestors: tuple[type, ...]) -> Any:
         if field.init:
             hint = adapt_hint(hints.get(field.name, Any), ancestors)
             fields[field.alias] = hint if field.default is attr.NOTHING else NotRequired[hint]
-    make_typed_dict: Any = TypedDict  # the functional form with run-time names, which type checkers do not support
     return make_typed_dict(kind.__name__, fields)
 
 
@@ -355,7 +353,6 @@ def _convert_typed_dict(kind: Any) -> Any:
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
         is_explicit = get_origin(hint) in (Required, NotRequired)
         fields[name] = hint if is_explicit or name in kind.__required_keys__ else NotRequired[hint]
-    make_typed_dict: Any = TypedDict  # the functional form with run-time names, which type checkers do not support
     converted = make_typed_dict(kind.__name__, fields)
     for attribute in ("__module__", "__qualname__", "__doc__", "__pydantic_config__"):
         if hasattr(kind, attribute):

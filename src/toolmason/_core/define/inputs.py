@@ -207,9 +207,9 @@ def _check_labels(fn: Any, model_parameters: Sequence[Parameter]) -> None:
 
 
 def _check_defaults(fn: Any, model_parameters: Sequence[Parameter], compiled: TypeSchema) -> None:
-    defaults = {
-        p.label: p.default for p in model_parameters if p.default not in (MISSING, None) and not p.param.template
-    }
+    # Compared by identity: an array of numpy has no truth value after `==`.
+    given = [p for p in model_parameters if p.default is not MISSING and p.default is not None and not p.param.template]
+    defaults = {p.label: p.default for p in given}
     defaults.update({p.label: None for p in model_parameters if p.default is None and p.param.default is MISSING})
     if not defaults:
         return
@@ -311,6 +311,7 @@ def _compile_flattened(
         strict_types=strict_types,
         injected=injected,
         enum_names=compiled.enum_names,
+        has_decimals=compiled.has_decimals,
         validator=validator if not extra_option else None,
         finish=finish,
     )

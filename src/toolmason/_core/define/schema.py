@@ -21,11 +21,11 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import CoreSchema, SchemaError, SchemaSerializer, SchemaValidator, core_schema, to_json
-from typing_extensions import TypedDict
 
 from toolmason._core.define.field_metadata import SCHEMA_KEYS, apply_field_metadata, get_class_text, make_validator
-from toolmason._core.define.foreign_types import adapt_hint, restore_struct_refs, support_typed_dicts
-from toolmason._core.define.schema_nodes import EnumNames, ExtraKeys, FieldSpec, TypeSchema, iter_subschemas
+from toolmason._core.define.foreign_types import adapt_hint, make_typed_dict, restore_struct_refs, support_typed_dicts
+from toolmason._core.define.schema_nodes import EnumNames, FieldSpec, TypeSchema, iter_subschemas
+from toolmason._core.values.definition import Extra
 from toolmason.errors import UnsupportedType
 
 _SCHEMA_ERRORS = (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema, PydanticUserError, NameError, TypeError)
@@ -115,16 +115,14 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
     """
     adapter, core, generator, schema = _generate(hint, mode)
     validator = cast("SchemaValidator", adapter.validator) if core is adapter.core_schema else make_validator(core)
-    names = generator.finish(schema)
-    if mode == "validation":
-        return TypeSchema(schema, validator, adapter.serializer, names, has_decimals=generator.has_decimals)
-    core_text = repr(adapter.core_schema)
+    core_text = repr(adapter.core_schema) if mode == "serialization" else ""
     return TypeSchema(
         schema,
         validator,
         adapter.serializer,
-        names,
+        generator.finish(schema),
         has_aliases="serialization_alias" in core_text,
+        has_decimals=generator.has_decimals,
         writes_nan="ser_json_inf_nan" in core_text,
     )
 
@@ -197,7 +195,7 @@ _CONFIG = ConfigDict(allow_inf_nan=False)
 _SERIALIZER = SchemaSerializer(core_schema.any_schema())
 
 
-def compile_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys, extra_items: Any = None) -> TypeSchema:
+def compile_object(fields: Mapping[str, FieldSpec], extra: Extra, extra_items: Any = None) -> TypeSchema:
     """Return the schema and validator of an object with these fields. Validated values use Python's names."""
     if extra_items is None and (types := _find_field_types(fields.values(), extra)) is not None:
         joined = _join_fields(fields, types, extra)
@@ -223,7 +221,6 @@ def compile_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys, extra_item
 
 
 def _make_arguments_type(hints: Mapping[str, Any], config: ConfigDict, **options: Any) -> Any:
-    make_typed_dict: Any = TypedDict  # the functional form with run-time names, which type checkers do not support
     arguments_type = make_typed_dict("Arguments", dict(hints), **options)
     arguments_type.__pydantic_config__ = config
     return arguments_type
@@ -277,7 +274,7 @@ _FIELD_OPTIONS: Final = [
 ]
 
 
-def _find_field_types(specs: Iterable[FieldSpec], extra: ExtraKeys) -> list[_FieldType] | None:
+def _find_field_types(specs: Iterable[FieldSpec], extra: Extra) -> list[_FieldType] | None:
     """Return the compiled type of each field, or None if one of them only compiles together with its object."""
     keys: list[Any] = []
     for spec in specs:
@@ -295,7 +292,7 @@ def _find_field_types(specs: Iterable[FieldSpec], extra: ExtraKeys) -> list[_Fie
     return None if any(kind is None for kind in found) else cast("list[_FieldType]", found)
 
 
-def _make_key(hint: Any, extra: ExtraKeys) -> tuple[Any, ...]:
+def _make_key(hint: Any, extra: Extra) -> tuple[Any, ...]:
     # Unions that differ only in order are equal, but must not share a schema. A model may be built again.
     validators = tuple(getattr(kind, "__pydantic_validator__", None) for kind in _iter_classes(hint))
     return hint, repr(hint), extra, validators
@@ -334,7 +331,7 @@ def _iter_classes(hint: Any) -> Iterator[type]:
             yield from _iter_classes(inner)
 
 
-def _compile_field_types(hints: Mapping[Any, Any], extra: ExtraKeys) -> _FieldTypes:
+def _compile_field_types(hints: Mapping[Any, Any], extra: Extra) -> _FieldTypes:
     """Compile types together, which costs less than one by one, and keep them."""
     compiled: _FieldTypes
     if (types := _compile_together(list(hints.values()), extra)) is not None:
@@ -349,7 +346,7 @@ def _compile_field_types(hints: Mapping[Any, Any], extra: ExtraKeys) -> _FieldTy
     return compiled
 
 
-def _compile_together(hints: Sequence[Any], extra: ExtraKeys) -> list[_FieldType] | None:
+def _compile_together(hints: Sequence[Any], extra: Extra) -> list[_FieldType] | None:
     """Return the compiled types, or None if one of them needs its own settings or names."""
     # Not `NotRequired[...]`: `typing` keeps these hints, and unions in another order are equal.
     fields = {f"field_{index}": adapt_hint(hint) for index, hint in enumerate(hints)}
@@ -397,7 +394,7 @@ def _part_fields(core: Any, schema: JsonSchemaValue, names: EnumNames, *, is_cha
         )
 
 
-def _join_fields(fields: Mapping[str, FieldSpec], types: Sequence[_FieldType], extra: ExtraKeys) -> TypeSchema | None:
+def _join_fields(fields: Mapping[str, FieldSpec], types: Sequence[_FieldType], extra: Extra) -> TypeSchema | None:
     """Return an object of compiled fields, or None if two of their classes have one name."""
     core_fields: dict[str, core_schema.TypedDictField] = {}
     properties: dict[str, Any] = {}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from pydantic_core import SchemaSerializer, SchemaValidator
@@ -26,7 +26,6 @@ JSON_TYPES: Final[Mapping[str, type]] = {
 }
 """Python type of each JSON Schema type, as JSON is parsed. A number may also be an int."""
 _TYPE_NAMES: Final = {kind: name for name, kind in JSON_TYPES.items()}
-ExtraKeys: TypeAlias = Literal["ignore", "forbid", "allow"]
 EnumNames: TypeAlias = dict[int, dict[str, Any]]
 """Member names to values of each enum, keyed by the id of its schema node, so that a model may send either."""
 
@@ -113,10 +112,15 @@ def iter_alternatives(schema: Any, root: Mapping[str, Any], unions: Iterable[str
             queue.extend(reversed(branches) if isinstance(branches, list) else ())
 
 
+def get_own_types(schema: Mapping[str, Any]) -> Sequence[str]:
+    """Return the JSON types that a schema names itself: one, several, or none."""
+    kinds = schema.get("type") or ()
+    return (kinds,) if isinstance(kinds, str) else kinds
+
+
 def get_json_types(schema: Any, root: Mapping[str, Any]) -> set[str]:
     """Return the JSON types that a schema names, in itself or in its alternatives."""
-    declared = (node.get("type", ()) for node in iter_alternatives(schema, root, ("anyOf", "oneOf")))
-    return {kind for kinds in declared for kind in ((kinds,) if isinstance(kinds, str) else kinds)}
+    return {kind for node in iter_alternatives(schema, root, ("anyOf", "oneOf")) for kind in get_own_types(node)}
 
 
 _MAX_ALTERNATIVES: Final = 5_000
@@ -134,14 +138,14 @@ def has_few_alternatives(schema: JsonSchema) -> bool:
             counts[id(node)] = math.inf  # a circle
             if depth < MAX_REFERENCES:
                 target = [resolve_pointer(schema, node["$ref"])] if "$ref" in node else []
-                branches = (node.get(key) for key in ("anyOf", "oneOf", "allOf"))
+                branches = map(node.get, UNION_KEYWORDS)
                 inner = chain(target, *(found for found in branches if isinstance(found, list)))
                 counts[id(node)] = 1.0 + sum(count(part, depth + 1) for part in inner)
         return counts[id(node)]
 
     try:
         nodes = list(iter_subschemas(schema))
-        if all(map(_BRANCH_KEYWORDS.isdisjoint, nodes)):
+        if all(map(BRANCH_KEYWORDS.isdisjoint, nodes)):
             return True
         total = sum(map(count, nodes))
     except (AttributeError, TypeError):  # not a schema, which others report
@@ -157,11 +161,12 @@ def resolve_root(schema: JsonSchema) -> JsonSchema:
     return {**schema["$defs"][name], "$defs": schema["$defs"]}
 
 
+UNION_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
+BRANCH_KEYWORDS: Final = frozenset({"$ref", *UNION_KEYWORDS})
 MAPPING_KEYWORDS: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
-LIST_KEYWORDS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
+LIST_KEYWORDS: Final = (*UNION_KEYWORDS, "prefixItems")
 SINGLE_KEYWORDS: Final = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
 _SUBSCHEMA_KEYWORDS: Final = frozenset({*MAPPING_KEYWORDS, *LIST_KEYWORDS, *SINGLE_KEYWORDS})
-_BRANCH_KEYWORDS: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
 
 
 def iter_subschemas(schema: Any) -> Iterator[dict[str, Any]]:
@@ -189,7 +194,7 @@ def admits_unbounded_depth(schema: JsonSchema) -> bool:
         if "$ref" in node:
             continue
         kind = node.get("type")
-        if kind is None and not node.keys() & {"anyOf", "oneOf", "allOf", "enum", "const"}:
+        if kind is None and not node.keys() & {*UNION_KEYWORDS, "enum", "const"}:
             return True
         if kind == "array" and not node.keys() & {"items", "prefixItems"}:
             return True

@@ -236,18 +236,15 @@ def make_parameter(
     injector = _find_injector(raw.name, hint)
     positional = raw.kind is raw.POSITIONAL_ONLY
     if injector is not None:
-        injector = (
-            injector
-            if raw.default is raw.empty or isinstance(injector, Dependency)
-            else _with_default(injector, raw.default)
-        )
+        if raw.default is not raw.empty and not isinstance(injector, Dependency):
+            injector = _with_default(injector, raw.default)
         return Parameter(raw.name, hint, injector=injector, positional=positional)
     base_type, metadata = _split_annotated(hint)
+    if _is_field(raw.default):
+        metadata = (*metadata, raw.default)
     param = spec.as_param() if spec is not None else next((m for m in metadata if isinstance(m, Param)), _DEFAULT_PARAM)
     inline_descriptions = [m for m in metadata if isinstance(m, str)]
     field_infos = [m for m in metadata if _is_field(m)]
-    if _is_field(raw.default):
-        field_infos.append(raw.default)
     descriptions = [
         param.description,
         *inline_descriptions,
@@ -255,8 +252,6 @@ def make_parameter(
         documented.get(raw.name),
     ]
     pydantic_metadata = tuple(m for m in metadata if not isinstance(m, Param | str))
-    if _is_field(raw.default):
-        pydantic_metadata = (*pydantic_metadata, raw.default)
     default, factory = _find_default(fn, raw, param, field_infos)
     is_keyword = spec is not None and spec.type is not MISSING  # of a handler that takes any keywords
     if default is MISSING and factory is None and lacks_value(param, base_type) and not is_keyword:
@@ -443,8 +438,7 @@ def _strip_none(hint: Any) -> Any:
 
 def admits_none(hint: Any) -> bool:
     """Return True if a hint names `None`, directly or in a union or literal."""
-    if get_origin(hint) is Annotated:
-        hint = get_args(hint)[0]
+    hint, _ = _split_annotated(hint)
     if hint is None or hint is type(None):
         return True
     if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
@@ -456,7 +450,7 @@ def admits_none(hint: Any) -> bool:
 
 def lacks_value(param: Param, hint: Any) -> bool:
     """Return True if a parameter or field without a default may be omitted, but its type does not admit `None`."""
-    base_type = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    base_type, _ = _split_annotated(hint)
     admits_all = base_type in (Any, object) or isinstance(base_type, typing.TypeVar)
     return param.required is False and not admits_all and not admits_none(hint)
 

@@ -185,9 +185,8 @@ class Tool(ABC):
 
         `input_schema` replaces the schema derived from the signature; `params` describes parameters by name.
         """
-        declared = get_declaration(fn)
-        declaration = (declared and declared.find("tool")) or declared or Declaration("tool")
-        declaration = update_declaration(declaration, keywords)
+        declared = get_declaration(fn) or Declaration("tool")
+        declaration = update_declaration(declared.find("tool") or declared, keywords)
         return FunctionTool(fn, declaration, schema=input_schema, params=params)
 
     @staticmethod
@@ -493,7 +492,7 @@ def make_tool(item: Any, declaration: Declaration | None = None) -> Tool:
     if isinstance(item, Tool):
         return item
     declared = declaration or get_declaration(item) or Declaration("tool")
-    effective_declaration = declared.find("tool") or declared
-    if effective_declaration.kind == "prompt":
+    declared = declared.find("tool") or declared
+    if declared.kind == "prompt":
         raise DefinitionError(f"{describe_location(item)} is a prompt, not a tool. Pass it to a toolbox.")
-    return FunctionTool(item, effective_declaration)
+    return FunctionTool(item, declared)

@@ -1,1 +1,1 @@
-"""Run code on the event loop, in threads and in processes, until its deadline. Knows no tool names."""
+"""Run code on the event loop, in threads and in processes, until its deadline; write its log, spans and metrics."""

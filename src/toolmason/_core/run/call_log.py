@@ -110,7 +110,11 @@ def show_content(content: Any, secret_names: Collection[str] = (), max_chars: in
     content = _parse(content)
     if not isinstance(content, str):
         content = _write(lambda: _mask(content, secret_names))
-    line = to_line(scrub(content))
+    return _to_short_line(content, max_chars)
+
+
+def _to_short_line(text: str, max_chars: int) -> str:
+    line = to_line(scrub(text))
     return line if len(line) <= max_chars else f"{line[:max_chars]}…"
 
 
@@ -137,8 +141,7 @@ def describe_shape(content: Any) -> str:
             return [*map(describe, value[:1]), f"{len(value)} items"] if len(value) > 1 else [*map(describe, value)]
         return f"str, {len(value)} characters" if isinstance(value, str) else type(value).__name__
 
-    line = to_line(scrub(_write(lambda: describe(_parse(content)))))
-    return line if len(line) <= MAX_CONTENT_CHARS else f"{line[:MAX_CONTENT_CHARS]}…"
+    return _to_short_line(_write(lambda: describe(_parse(content))), MAX_CONTENT_CHARS)
 
 
 def find_secret_names(schema: Any) -> frozenset[str]:

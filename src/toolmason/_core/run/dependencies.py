@@ -20,7 +20,8 @@ from toolmason._core.define.context import ToolContext, get_run
 from toolmason._core.define.invocation import PicklableCall
 from toolmason._core.define.signature import Dependency, get_function_name, unwrap_function
 from toolmason._core.define.tool import CompiledTool
-from toolmason._core.run.execute import ThreadAbandoned, call_user_function, run_in_thread
+from toolmason._core.run.execute import call_user_function, run_in_thread
+from toolmason._core.run.processes import collect_value
 from toolmason._core.values.policy import EngineSettings, RunsOn
 from toolmason._core.values.remote_executor import RemoteExecutor
 
@@ -152,11 +153,7 @@ async def _call_in_worker(
 ) -> Any:
     async def work(opened: dict[str, Any]) -> Any:
         positional = [opened.pop(name) for name in names]
-        value = function(*positional, **opened)
-        if inspect.isasyncgen(value):
-            return [item async for item in value]
-        value = await value if inspect.isawaitable(value) else value
-        return list(value) if inspect.isgenerator(value) else value
+        return await collect_value(function(*positional, **opened))
 
     return await _call_with(work, values, DependencyStack(context, EngineSettings()))
 
@@ -206,10 +203,7 @@ async def _run_function(work: Callable[[], Any], runs_on: RunsOn, settings: Engi
     if runs_on == "loop":
         value = work()
     elif runs_on == "thread":
-        try:
-            value = await run_in_thread(work, None, settings, loop)
-        except ThreadAbandoned as abandoned:
-            raise abandoned.reason from None
+        value = await run_in_thread(work, None, settings, loop)
     else:
         value = await loop.run_in_executor(cast("Executor", runs_on), copy_context().run, work)
     if isinstance(value, Future):

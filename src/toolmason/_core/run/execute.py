@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from toolmason._core.define.tool import CompiledTool
 from toolmason._core.run import eager_task
 from toolmason._core.run.metrics import measure
 from toolmason._core.run.processes import CallNotStarted, Worker, WorkerDied, get_process_pool, pickle_call
-from toolmason._core.run.threads import Job, get_thread_pool
+from toolmason._core.run.threads import Job, ThreadPurpose, get_thread_pool
 from toolmason._core.run.tracing import inject_context, open_span
 from toolmason._core.values.call_state import CallState
 from toolmason._core.values.definition import ToolOptions
@@ -205,12 +205,19 @@ async def call_user_function(function: Callable[..., Any], *arguments: Any, sett
     try:
         work = partial(function, *arguments)
         value = await run_in_thread(work, None, settings, asyncio.get_running_loop(), purpose="application")
-    except ThreadAbandoned as abandoned:
-        raise abandoned.reason from None
     except RaisedInThread as raised:
         # On the loop, the exception itself would look like a cancellation of the caller.
         raise RuntimeError(type(raised.error).__name__) from raised.error
     return await value if inspect.isawaitable(value) else value
+
+
+async def call_with_arguments(
+    function: Callable[..., Any], arguments: Mapping[str, Any], context: ToolContext[Any], settings: EngineSettings
+) -> Any:
+    """Call a function of the application that takes the arguments of a call, or the arguments and the context."""
+    parameters = inspect.signature(function).parameters.values()
+    given = (arguments, context)[: sum(parameter.kind is not parameter.KEYWORD_ONLY for parameter in parameters)]
+    return await call_user_function(function, *given, settings=settings)
 
 
 async def _cancel_task(task: asyncio.Future[Any], name: str, grace: float) -> None:
@@ -232,9 +239,9 @@ async def _run_in_thread(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> A
             loop,
             attempt.cancellation,
         )
-    except ThreadAbandoned as abandoned:
+    except (DeadlinePassed, asyncio.CancelledError):
         attempt.state.cancelled = True
-        raise abandoned.reason from None
+        raise
 
 
 async def _run_in_executor(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
@@ -260,14 +267,6 @@ def _return_or_raise(value: Any, error: BaseException | None) -> Any:
     raise error
 
 
-class ThreadAbandoned(Exception):
-    """The result of a thread is no longer awaited: the deadline passed, or the caller was cancelled."""
-
-    def __init__(self, reason: BaseException) -> None:
-        super().__init__()
-        self.reason = reason
-
-
 async def run_in_thread(
     work: Callable[[], Any],
     seconds: float | None,
@@ -275,13 +274,15 @@ async def run_in_thread(
     loop: asyncio.AbstractEventLoop,
     cancellation: Cancellation = NEVER_CANCELLED,
     *,
-    purpose: str = "tools",
+    purpose: ThreadPurpose = "tools",
 ) -> Any:
-    """Run a callable in a thread until its deadline or the end of the run.
+    """Run a callable in a thread until its deadline or the end of the run. Then the thread is abandoned.
 
     Raises:
-        ThreadAbandoned: the deadline passed, or the caller was cancelled; see `reason`.
-        BaseException: any exception of the callable.
+        DeadlinePassed: the callable did not finish in time.
+        CancelledError: the run or the caller was cancelled.
+        RaisedInThread: the callable raised an exception that would look like a cancellation.
+        BaseException: any other exception of the callable.
     """
     pool = get_thread_pool(settings.threads, purpose)
     job = Job(work, copy_context(), loop)
@@ -290,15 +291,14 @@ async def run_in_thread(
     pool.submit(job)
     try:
         value, error = await _await_job(job, cancellation)
-    except asyncio.CancelledError as cancelled:
+    except asyncio.CancelledError:
         pool.abandon(job)
-        raise ThreadAbandoned(cancelled) from None
+        raise
     finally:
         if timer is not None:
             timer.cancel()
     if isinstance(error, DeadlinePassed):
         pool.abandon(job)
-        raise ThreadAbandoned(error)
     return value if error is None else _return_or_raise(value, error)
 
 
@@ -372,7 +372,7 @@ async def _run_job(
     carrier, is_reusable = inject_context({}), False
     try:
         job = Job(lambda: worker.run(payload, report, carrier), copy_context(), loop)
-        get_thread_pool(attempt.settings.threads).submit(job)
+        get_thread_pool(attempt.settings.threads, "tools").submit(job)
         timer = None
         if remaining is not None:
             timer = loop.call_later(remaining, _expire, job.future, attempt.seconds or remaining)

@@ -97,13 +97,11 @@ class Worker:
                     kind = "progress"  # a late message of the previous call
                 elif kind == "progress" and report is not None:
                     report(*data)
-        except (ConnectionResetError, BrokenPipeError) as gone:
-            # The process ended before it read the call, so the call has not run.
-            self.process.join(1)
-            raise CallNotStarted(self.process.exitcode) from gone
         except (EOFError, OSError) as gone:
             self.process.join(1)
-            raise WorkerDied(self.process.exitcode) from gone
+            # With these two, the process ended before it read the call, so the call has not run.
+            is_unread = isinstance(gone, ConnectionResetError | BrokenPipeError)
+            raise (CallNotStarted if is_unread else WorkerDied)(self.process.exitcode) from gone
         if kind == "error":
             raise unpickle_error_chain(data)
         return data
@@ -347,17 +345,18 @@ def run_pickled_call(payload: bytes, carrier: Mapping[str, str], report: Callabl
     with report_progress_to(report), use_context(carrier):
         function, names, values = pickle.loads(payload)  # noqa: S301 - from a process of the same application
         positional = [values.pop(name) for name in names]
-        return _resolve_value(function(*positional, **values))
+        value = function(*positional, **values)
+        if inspect.isawaitable(value) or inspect.isasyncgen(value):
+            return asyncio.run(collect_value(value))
+        return list(value) if inspect.isgenerator(value) else value
 
 
-def _resolve_value(value: Any) -> Any:
-    if inspect.isawaitable(value) or inspect.isasyncgen(value):
-        return asyncio.run(_await_value(value))
+async def collect_value(value: Any) -> Any:
+    """Return the value that a function returned: awaited if it is an awaitable, and a list of a stream."""
+    if inspect.isasyncgen(value):
+        return [item async for item in value]
+    value = await value if inspect.isawaitable(value) else value
     return list(value) if inspect.isgenerator(value) else value
-
-
-async def _await_value(value: Any) -> Any:
-    return [item async for item in value] if inspect.isasyncgen(value) else await value
 
 
 def pickle_error_chain(error: BaseException | None) -> list[bytes]:
@@ -372,6 +371,7 @@ def pickle_error_chain(error: BaseException | None) -> list[bytes]:
 
 
 def unpickle_error_chain(chain: list[bytes]) -> BaseException:
+    """Return the error that `pickle_error_chain` serialized, with its causes."""
     import pickle  # noqa: PLC0415 - as above
 
     errors: list[BaseException] = [pickle.loads(data) for data in chain]  # noqa: S301 - from our own worker

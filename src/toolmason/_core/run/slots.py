@@ -7,6 +7,8 @@ import threading
 from collections import deque
 from collections.abc import Hashable
 
+from toolmason._core.run.eager_task import wake_waiter
+
 
 class Semaphore:
     """At most `limit` holders at once, across all loops and threads of the process. Waiters are served in order."""
@@ -63,7 +65,7 @@ class Semaphore:
                     return  # another thread acquired it, and will wake the next waiter on release
                 loop, waiter = self._waiters.popleft()
                 try:
-                    loop.call_soon_threadsafe(_wake_waiter, waiter)
+                    loop.call_soon_threadsafe(wake_waiter, waiter)
                 except RuntimeError:
                     self._free.append(0)  # the loop is closed, and its waiter with it
 
@@ -71,11 +73,6 @@ class Semaphore:
     def is_idle(self) -> bool:
         """True if no slot is held or awaited."""
         return len(self._free) == self.limit and not self._waiters
-
-
-def _wake_waiter(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 class KeyedLocks:
@@ -86,14 +83,15 @@ class KeyedLocks:
         """Lock and number of users by key."""
         self._lock = threading.Lock()
 
-    def try_acquire(self, key: Hashable) -> Semaphore | None:
-        """Acquire a lock that no other caller uses, or return None."""
+    def try_acquire(self, key: Hashable) -> bool:
+        """Acquire a lock if no other caller uses it."""
         with self._lock:
             if key in self._users:
-                return None
-            semaphore = self._users[key] = (Semaphore(1), 1)
-            semaphore[0].try_acquire()
-            return semaphore[0]
+                return False
+            semaphore = Semaphore(1)
+            semaphore.try_acquire()
+            self._users[key] = (semaphore, 1)
+            return True
 
     def add_user(self, key: Hashable) -> Semaphore:
         """Register a user of a key and return its semaphore."""
@@ -124,7 +122,7 @@ class KeyedLock:
 
     def try_acquire(self) -> bool:
         """Acquire the lock if it is free."""
-        return self._locks.try_acquire(self._key) is not None
+        return self._locks.try_acquire(self._key)
 
     async def acquire(self) -> None:
         """Wait for the lock."""

@@ -15,12 +15,14 @@ from contextlib import contextmanager
 from contextvars import Context
 from functools import lru_cache
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 _log = logging.getLogger("toolmason")
 _IDLE_SECONDS: Final = 10.0
 """Seconds without a job after which a thread ends."""
 _thread_local = threading.local()
+ThreadPurpose: TypeAlias = Literal["tools", "application"]
+"""Code that a thread runs: tools, or other functions of the application."""
 
 
 @contextmanager
@@ -181,12 +183,8 @@ def _discard(value: Any) -> None:
         value.close()
 
 
-def get_thread_pool(limit: int, purpose: str = "tools") -> ThreadPool:
-    """Return the process-wide pool of this size. Code that waits for a person must not use up the threads of tools."""
-    return _make_thread_pool(limit, purpose)
-
-
 @lru_cache(maxsize=16)
-def _make_thread_pool(limit: int, purpose: str) -> ThreadPool:
+def get_thread_pool(limit: int, purpose: ThreadPurpose) -> ThreadPool:
+    """Return the process-wide pool of this size. Code that waits for a person must not use up the threads of tools."""
     del purpose
     return ThreadPool(limit)

@@ -1,1 +1,1 @@
-"""Frozen data: content, calls, results, messages, policy and definitions. Imports only `toolmason.errors`."""
+"""Frozen data: content, calls, results, messages, policy and definitions. Imports no other package of the core."""

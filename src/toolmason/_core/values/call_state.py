@@ -11,13 +11,8 @@ from pydantic_core import to_json
 from toolmason._core.values.results import ToolCall
 
 
-class CallRun(Protocol):
-    """Run that a call belongs to, as its context shows it."""
-
-    @property
-    def id(self) -> str:
-        """ID of the run."""
-        ...
+class RunOwner(Protocol):
+    """Run of a chat."""
 
     def find_effect(self, call_id: str) -> str:
         """Return the key of a call in the run, the same each time the run is executed; empty if it has none."""
@@ -25,6 +20,15 @@ class CallRun(Protocol):
 
     def find_origins(self) -> frozenset[str]:
         """Return the origins of the results so far."""
+        ...
+
+
+class CallRun(RunOwner, Protocol):
+    """Run that a call belongs to, as its context shows it."""
+
+    @property
+    def id(self) -> str:
+        """ID of the run."""
         ...
 
 

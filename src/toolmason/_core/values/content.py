@@ -166,7 +166,7 @@ def dump_part(part: Content) -> dict[str, Any]:
     """Return a content part as JSON data. Bytes are base64-encoded."""
     fields = {name: getattr(part, name) for name in part.__slots__}
     if isinstance(fields.get("data"), bytes):
-        fields["data"] = _encode_base64(fields["data"])
+        fields["data"] = encode_base64(fields["data"])
     return {
         "type": _PART_TYPE_NAMES[type(part)],
         **{name: value for name, value in fields.items() if value is not None},
@@ -181,7 +181,8 @@ def load_part(data: Mapping[str, Any]) -> Content:
     return _PART_TYPES[data["type"]](**fields)
 
 
-def _encode_base64(data: bytes) -> str:
+def encode_base64(data: bytes) -> str:
+    """Return bytes as base64 text of the standard alphabet."""
     return base64.b64encode(data).decode("ascii")
 
 
@@ -191,7 +192,7 @@ def encode_part(part: Content) -> dict[str, Any]:
         case Text(text):
             return {"type": "text", "text": text}
         case Image(data, mime_type) | Audio(data, mime_type):
-            return {"type": _PART_TYPE_NAMES[type(part)], "data": _encode_base64(data), "mimeType": mime_type}
+            return {"type": _PART_TYPE_NAMES[type(part)], "data": encode_base64(data), "mimeType": mime_type}
         case ResourceLink(uri, name, mime_type, description):
             fields = {"uri": uri, "name": name or uri, "mimeType": mime_type, "description": description}
             return {"type": "resource_link", **{key: value for key, value in fields.items() if value is not None}}
@@ -201,7 +202,7 @@ def encode_part(part: Content) -> dict[str, Any]:
 
 def encode_contents(part: EmbeddedResource) -> dict[str, Any]:
     """Return the contents of a resource, as MCP data."""
-    body = {"text": part.text} if part.text is not None else {"blob": _encode_base64(part.data or b"")}
+    body = {"text": part.text} if part.text is not None else {"blob": encode_base64(part.data or b"")}
     mime_type = {} if part.mime_type is None else {"mimeType": part.mime_type}
     return {"uri": part.uri, **mime_type, **body}
 

@@ -80,18 +80,19 @@ class ToolDefinition(Value):
 def canonicalize(value: Any) -> Any:
     """Return JSON data with sorted keys, so that equal data serializes to equal bytes."""
     kind = type(value)
-    if kind in _SCALAR_TYPES:  # asking whether one is a Mapping takes longer than everything else
+    if kind in SCALAR_TYPES:  # asking whether one is a Mapping takes longer than everything else
         return value
     if kind is dict or isinstance(value, Mapping):
         return {key: canonicalize(value[key]) for key in sorted(value, key=str)}
     if isinstance(value, list | tuple):
-        if _SCALAR_TYPES.issuperset(map(type, value)):
+        if SCALAR_TYPES.issuperset(map(type, value)):
             return [*value]
         return [canonicalize(item) for item in value]
     return value
 
 
-_SCALAR_TYPES: Final = frozenset({str, int, float, bool, NoneType})
+SCALAR_TYPES: Final = frozenset({str, int, float, bool, NoneType})
+"""Types of the values of JSON that hold no others. All are immutable."""
 _OPTION_KINDS: Final = {
     **dict.fromkeys(("read_only", "destructive", "idempotent", "open_world", "sequential"), (bool, NoneType)),
     **dict.fromkeys(("return_direct", "skip_permission", "overrides_builtin", "strict_types"), (bool,)),

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 from pathlib import PurePath
 from types import NoneType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -181,8 +182,16 @@ class Retry(Value):
         """Return the seconds to wait after failure number `failures`, counting from 1."""
         from random import uniform  # noqa: PLC0415 - 4 ms at start-up, needed only on failure
 
-        seconds = self.delay * self.factor ** (failures - 1)
+        seconds = get_longest_pause(self, failures)
         return seconds * uniform(0.5, 1.0) if self.jitter else seconds  # noqa: S311 - spreads load, not security-relevant
+
+
+def get_longest_pause(retry: Retry, failures: int) -> float:
+    """Return the seconds to wait after failure number `failures`, without jitter."""
+    try:
+        return retry.delay and retry.delay * retry.factor ** (failures - 1)
+    except OverflowError:  # factor 2 and 1,025 failures
+        return inf
 
 
 def check_retry(retry: _T) -> _T:

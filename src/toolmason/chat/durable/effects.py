@@ -5,7 +5,6 @@ An effect is one model turn or one tool call; it has an outcome, and a reconcili
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -16,7 +15,7 @@ from pydantic_core import to_json
 
 from toolmason._core.call.gates import parse_arguments
 from toolmason._core.define.context import ToolContext
-from toolmason._core.run.execute import await_with_timeout, call_user_function
+from toolmason._core.run.execute import await_with_timeout, call_with_arguments
 from toolmason._core.toolbox.exchange import ModelReply
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import ToolCall, ToolResult
@@ -91,11 +90,8 @@ def make_reconciler(call: ToolCall, reconcile: Callable[..., Any], context: Tool
 
     async def reconcile_call() -> ReconciledOutcome | None:
         try:
-            available = (parse_arguments(call), context)
-            # `reconcile` takes the arguments, or the arguments and the context.
-            given = available[: len(inspect.signature(reconcile).parameters)]
             settings = EngineSettings()
-            work = call_user_function(reconcile, *given, settings=settings)
+            work = call_with_arguments(reconcile, parse_arguments(call), context, settings)
             answer = await await_with_timeout(work, settings.call_timeout, call.name, settings.cancel_grace)
         except Exception as error:  # noqa: BLE001 - user code; if it fails, the outcome is unknown
             _log.warning("reconcile= of %s failed: %s", call.name, type(error).__name__)
