@@ -105,3 +105,16 @@ def test_a_request_with_another_answer_is_encoded_again():
     bodies = [codec("openai").encode(request, "gpt-5") for request in (plain, typed)]
 
     assert ["text" in body for body in bodies] == [False, True]
+
+
+@pytest.mark.parametrize("kind", CHATS)
+def test_a_field_that_cannot_hold_the_schema_gives_way_to_it(kind):
+    answer = AnswerFormat(ToolDefinition("final_answer", "The answer.", PLAIN), "native", PLAIN)
+    field = {"openai": "text", "openai-chat": "response_format", "anthropic": "output_config"}.get(
+        kind, "generationConfig"
+    )
+    request = ModelRequest("x", options={"body": {field: "short"}})
+
+    body = codec(kind).encode(request.with_messages(request.messages, answer=answer), NATIVE[kind])
+
+    assert objections(kind, body) == []

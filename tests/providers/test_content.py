@@ -202,6 +202,16 @@ def test_gemini_counts_positions_in_bytes():
     assert message.text[citation.start : citation.end] == "Ässam"
 
 
+def test_a_source_that_is_missing_does_not_cost_the_answer():
+    body = json.loads(json.dumps(BODIES["gemini"]))
+    grounding = body["candidates"][0]["groundingMetadata"]
+    grounding["groundingSupports"][0]["groundingChunkIndices"] = [7, -1, 0]
+
+    message = codec("gemini").decode(body).message
+
+    assert [citation.url for citation in message.citations] == ["https://tea.example"]
+
+
 def test_a_stream_keeps_the_sources():
     made = codec("gemini")
     reader = made.reader(made.no_names)

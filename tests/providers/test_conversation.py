@@ -93,3 +93,12 @@ def test_what_the_user_said_is_never_lost():
     mended = repair([USER, Message("bot", "hello"), asks("a")])
 
     assert [m.text for m in mended if m.role == "user"] == ["x", "hello"]
+
+
+def test_a_long_conversation_is_repaired_in_linear_time():
+    """Each call looked for its result among the results of all calls."""
+    ids = [str(number) for number in range(60_000)]
+
+    mended = repair([asks(*ids), answers(*reversed(ids)), asks("x")])
+
+    assert [result.call_id for result in mended[1].results] == ids

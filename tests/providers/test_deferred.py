@@ -84,3 +84,9 @@ def test_what_anthropic_found_goes_back_as_it_came():
     assert [call.name for call in reply.calls] == ["orders.cancel"]
     assert body["messages"][1]["content"] == found
     assert objections("anthropic", body) == []
+
+
+@pytest.mark.parametrize("given", [True, 5, [["a"]], [None], {"a": 1}], ids=repr)
+def test_names_that_are_none_are_refused(given):
+    with pytest.raises(ConfigError, match=r"'defer': .* must be a string or a list of strings"):
+        codec("openai").encode(ModelRequest("x", BOX, None, {"defer": given}), "m")

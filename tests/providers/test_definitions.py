@@ -6,7 +6,7 @@ import pytest
 
 from providers.judges import objections
 from providers.samples import CHATS, box, find_it, get_weather, now
-from toolmason import Tool, Toolbox, WebSearch, tool
+from toolmason import Tool, Toolbox, ToolDefinition, WebSearch, tool
 from toolmason.errors import ConfigError, LossyDefinition, UnsupportedProvider
 from toolmason.models import ModelRequest
 from toolmason.providers import codec
@@ -210,3 +210,22 @@ def test_a_tool_that_reads_long_results_is_offered_as_soon_as_there_is_one():
     toolbox.call_sync("long")
 
     assert len(toolbox.definitions("openai")) == before + 1
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("a.b", "a_b", "a_b_2e7336dc"), ("a.b", "a b", "a.b_2e7336dc"), ("a.b", "a_b", "a_b_2e7336dc", "a.b_2e7336dc")],
+    ids=["legal", "sanitized", "both"],
+)
+def test_a_tool_cannot_take_the_alias_of_another_one(names):
+    """The hash in an alias is known beforehand: a server could get the calls of another one."""
+    forms = [
+        codec("openai").fit_tools(tuple(ToolDefinition(n, "d", {"type": "object"}) for n in order), ()).names
+        for order in (names, names[::-1])
+    ]
+
+    sent = [[form.get_alias(name) for name in names] for form in forms]
+
+    assert sent[0] == sent[1]
+    assert len(set(sent[0])) == len(names)
+    assert [forms[0].get_name(alias) for alias in sent[0]] == list(names)

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from providers.judges import objections
 from providers.samples import box, transcript
-from toolmason import Toolbox, WebSearch, tool
+from toolmason import Toolbox, ToolDefinition, WebSearch, tool
 from toolmason.errors import DefinitionError
 from toolmason.models import ModelRequest, ToolChoice
 from toolmason.providers.formats.json_mode import JsonModeCodec
@@ -74,6 +74,28 @@ def test_two_tools_with_types_of_one_name_keep_them_apart():
     check = jsonschema.Draft202012Validator(schema)
     assert check.is_valid({"calls": [{"name": "act_int", "arguments": {"item": {"value": 1, "next": None}}}]})
     assert not check.is_valid({"calls": [{"name": "act_str", "arguments": {"item": {"value": 1, "next": None}}}]})
+
+
+@pytest.mark.parametrize("ref", ["#/definitions/Text", "#/$defs/Text", "#/properties/a", "#/properties/c/properties/a"])
+def test_a_reference_of_a_tool_points_into_its_own_schema(ref):
+    """References to anything but `$defs` pointed into the schema of the answer, or to nothing."""
+    text = {"type": "string"}
+    own = {
+        "type": "object",
+        "properties": {"a": text, "b": {"$ref": ref}, "c": {"$ref": "#"}},
+        "additionalProperties": False,
+        "definitions": {"Text": text},
+        "$defs": {"Text": text},
+    }
+    if ref.startswith("#/properties/c"):
+        own["properties"]["c"] = {"type": "object", "properties": {"a": text}}
+    check = jsonschema.Draft202012Validator(schema_of([ToolDefinition("t", "d", own)], strict=False))
+
+    fits = [
+        check.is_valid({"calls": [{"name": "t", "arguments": given}]}) for given in ({"b": "x"}, {"b": 1}, {"c": 1})
+    ]
+
+    assert fits == [True, False, False]
 
 
 def test_no_tools_or_none_wanted_asks_for_plain_words():

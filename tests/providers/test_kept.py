@@ -137,3 +137,15 @@ def test_messages_of_long_ago_are_let_go():
 
     assert made == [1]
     assert kept.count < 600
+
+
+def test_messages_of_a_conversation_that_is_repaired_each_time_are_let_go():
+    """A repair makes new messages; a conversation with an id that is used twice needs one for every request."""
+    call = ToolCall("same", "get_weather", {"city": "Oslo"})
+    turn = [Message("assistant", (), [call]), Message("tool", results=[ToolResult("same", call.name, text="sunny")])]
+    made, kept, said = codec("openai"), RequestCache(), [Message("user", "go"), *turn * 20]
+
+    for _ in range(100):
+        made.encode(ModelRequest(said, BOX), "m", cache=kept)
+
+    assert kept.count < 600

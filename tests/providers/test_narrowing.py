@@ -175,6 +175,40 @@ def test_alternatives_at_the_top_become_one_object(fit):
     assert told(made.losses) == ["$: `anyOf` at the root is merged into one object"]
 
 
+@pytest.mark.parametrize("fit", [fit_openai, fit_anthropic], ids=["openai", "anthropic"])
+@pytest.mark.parametrize(
+    "branch",
+    [{"allOf": [of(a={"type": "string"})]}, {"oneOf": [of(a={"type": "string"}), {"$ref": "#/$defs/C"}]}],
+    ids=["allOf", "oneOf"],
+)
+def test_alternatives_within_alternatives_at_the_top_keep_their_properties(fit, branch):
+    named = {"C": of(c={"type": "string"})}
+
+    made = fit({"type": "object", "anyOf": [branch, of(b={"type": "string"})], "$defs": named}, "auto")
+
+    assert {"a", "b"} <= set(made.schema["properties"])
+    assert "c" in made.schema["properties"] or "allOf" in branch
+
+
+@pytest.mark.parametrize("fit", [fit_openai, fit_anthropic, fit_gemini], ids=["openai", "anthropic", "gemini"])
+def test_a_schema_that_refers_to_itself_as_a_whole_gets_a_name(fit):
+    """The name was empty: `#/$defs/`."""
+    made = fit(of(a={"anyOf": [{"$ref": "#"}, {"type": "null"}]}), True)
+
+    assert made.schema["properties"]["a"]["anyOf"][0] == {"$ref": "#/$defs/root"}
+    assert made.schema["$defs"]["root"]["properties"] == made.schema["properties"]
+
+
+@pytest.mark.parametrize("fit", [fit_openai, fit_anthropic, fit_gemini], ids=["openai", "anthropic", "gemini"])
+def test_very_many_values_are_narrowed_in_linear_time(fit):
+    """Each value was looked up in a list of all values."""
+    values = [f"value {number}" for number in range(200_000)]
+
+    made = fit(of(a={"type": "string", "enum": values}), True)
+
+    assert made.schema["properties"]["a"]["enum"] == values
+
+
 def test_gemini_gets_words_for_what_it_ignores_and_strings_and_numbers_for_enums():
     schema = of(
         a={"type": "string", "pattern": "^x", "minLength": 1},
@@ -238,9 +272,13 @@ def test_a_verdict_says_all_there_is_to_say():
 
 
 def test_an_array_that_says_nothing_of_its_items_gets_what_openai_insists_on():
-    made = fit_openai(of(a={"type": "array"}, b={"type": "object"}), strict=False)
+    made = fit_openai(of(a={"type": "array"}, b={"type": "object"}, c={"type": ["array", "null"]}), strict=False)
 
-    assert made.schema["properties"] == {"a": {"type": "array", "items": {}}, "b": {"type": "object", "properties": {}}}
+    assert made.schema["properties"] == {
+        "a": {"type": "array", "items": {}},
+        "b": {"type": "object", "properties": {}},
+        "c": {"type": ["array", "null"], "items": {}},
+    }
 
 
 @pytest.mark.parametrize("provider", CHATS)

@@ -118,6 +118,8 @@ def test_reasoning_is_one_word_for_all(kind, name, value, sent):
         ("openai-chat", "max_tokens", 0, "must be a positive integer"),
         ("openai-chat", "stop", [1], "must be a string or a list of strings"),
         ("openai-chat", "reasoning", "much", 'must be "low", "medium", "high"'),
+        ("openai-chat", "reasoning", {"effort": "low"}, 'must be "low", "medium", "high"'),
+        ("openai-chat", "reasoning", ["low"], 'must be "low", "medium", "high"'),
         ("anthropic", "cache", "2h", 'must be a bool, "5m" or "1h"'),
         ("openai-chat", "seed", True, "must be an integer"),
         ("openai", "service_tier", 5, "must be a string"),

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from providers.body_checks import check_body
 from providers.judges import objections
 from providers.recordings import anthropic, gemini, responses
 from providers.samples import CHATS, box
@@ -52,6 +53,7 @@ def said(text):
         ("anthropic", blocks(stop="refusal"), "refusal"),
         ("anthropic", blocks(stop="pause_turn"), "pause"),
         ("anthropic", blocks({"type": "tool_use", "id": "c", "name": "t", "input": {}}, stop="tool_use"), "calls"),
+        ("anthropic", blocks({"type": "tool_use", "id": "c", "name": "t", "input": {}}), "calls"),
         ("gemini", parts({"text": "x"}), "stop"),
         ("gemini", parts({"functionCall": {"name": "t"}}), "calls"),
         ("gemini", parts({"functionCall": {"name": "t"}}, finish="FUNCTION_CALL"), "calls"),
@@ -147,6 +149,39 @@ def test_a_call_that_was_changed_since_goes_as_it_is_now(provider):
     assert "Brno" in text
     assert "Orl" not in text
     assert "c2ln" in text or "gAAA" in text
+
+
+def with_thought(provider, call_id="c", arguments="{}"):
+    """An answer with a thought, so that its items are kept, and a call."""
+    if provider == "openai":
+        call = {"type": "function_call", "call_id": call_id, "name": "now", "arguments": arguments}
+        return output({"type": "reasoning", "id": "r", "summary": []}, call)
+    given = json.loads(arguments) if arguments.endswith("}") else arguments
+    return blocks(
+        {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+        {"type": "tool_use", "id": call_id, "name": "now", "input": given},
+    )
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+@pytest.mark.parametrize("call_id", ["functions.now:0", "c" * 65, "c 1"])
+def test_the_id_of_a_call_that_goes_back_is_that_of_its_result(provider, call_id):
+    """Kimi K2 sends ids such as `functions.now:0`; the result had another id, and the item that went back this one."""
+    body = turn(provider, codec(provider).decode(with_thought(provider, call_id)).message)
+
+    assert len(items(provider, body)) == 2
+    assert check_body(provider, body) == []
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_arguments_that_are_cut_go_back_as_an_object(provider):
+    """Anthropic rejects a call whose `input` is text, and with it every later request."""
+    body = turn(provider, codec(provider).decode(with_thought(provider, arguments='{"a": "b')).message)
+
+    _, call = items(provider, body)
+    sent = call["input"] if provider == "anthropic" else json.loads(call["arguments"])
+    assert sent == {"invalid_json": '{"a": "b'}
+    assert objections(provider, body) == []
 
 
 def test_a_call_that_gemini_made_without_an_id_has_one_here_and_none_there():

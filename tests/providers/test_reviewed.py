@@ -105,3 +105,11 @@ def test_the_limit_of_tokens_has_the_field_that_the_model_knows(name, key):
     body = codec("openai-chat").encode(ModelRequest("x", options={"max_tokens": 9}), name)
 
     assert body[key] == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "included"), [("gpt-5", True), ("o3", True), ("gpt-4.1", False), ("ft:gpt-4.1-mini:me::id", False)]
+)
+def test_encrypted_reasoning_is_asked_of_models_that_reason(name, included):
+    """A fine-tuned model was asked for it, too."""
+    assert ("include" in codec("openai").encode(ModelRequest("x"), name)) is included

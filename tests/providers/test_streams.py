@@ -6,7 +6,7 @@ import random
 import httpx2
 import pytest
 
-from providers.recordings import ARGUMENTS, STREAMS, chat, sse
+from providers.recordings import ARGUMENTS, STREAMS, chat, responses, sse
 from providers.samples import CHATS
 from toolmason.errors import ModelError
 from toolmason.models import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta
@@ -123,6 +123,14 @@ def test_thoughts_are_told_apart_from_the_answer():
     assert [event.text for event in events if isinstance(event, ThoughtDelta)] == ["Hm."]
 
 
+def test_an_answer_after_a_thought_is_not_a_part_of_it():
+    """`thought` may be false instead of absent."""
+    thought = {"candidates": [{"content": {"parts": [{"text": "Hm.", "thought": True}]}}]}
+    answer = {"candidates": [{"content": {"parts": [{"text": "Yes.", "thought": False}]}, "finishReason": "STOP"}]}
+
+    assert read("gemini", [sse([thought, answer])])[1].text == "Yes."
+
+
 def test_a_server_that_leaves_out_the_index_of_its_calls_is_understood():
     """Some compatible servers do; an id begins a call."""
     events = chat()
@@ -132,6 +140,84 @@ def test_a_server_that_leaves_out_the_index_of_its_calls_is_understood():
                 del call["index"]
 
     assert calls_of(read("openai-chat", [sse(events)])[1]) == CALLS
+
+
+@pytest.mark.parametrize("named", ["once", "in every piece"])
+def test_a_server_that_gives_every_call_the_index_0_is_understood(named):
+    """ollama/ollama#15457: the arguments of all calls became those of the first."""
+    events = chat()
+    call_id = name = ""
+    deltas = [choice["delta"] for event in events for choice in event["choices"]]
+    for call in (call for delta in deltas for call in delta.get("tool_calls", ())):
+        call_id, name = call.get("id", call_id), call["function"].get("name", name)
+        call["index"] = 0
+        if named == "in every piece":
+            call["id"], call["function"]["name"] = call_id, name
+
+    assert calls_of(read("openai-chat", [sse(events)])[1]) == CALLS
+
+
+@pytest.mark.parametrize(
+    "omitted", [("output_index",), ("output_index", "item_id", "id")], ids=["number", "number and id"]
+)
+def test_a_server_that_does_not_number_its_items_is_understood(omitted):
+    """Every item stood twice in the reply, and every call ran twice."""
+    whole = responses()
+    events = [{key: value for key, value in event.items() if key not in omitted} for event in whole]
+    for event in events:
+        event.get("response", {}).pop("output", None)
+        for key in omitted:
+            event.get("item", {}).pop(key, None)
+
+    told, reply = read("openai", [sse(events)])
+
+    assert (reply.text, calls_of(reply)) == (TEXT, CALLS)
+    assert [event.call for event in told if isinstance(event, CallClosed)] == list(reply.calls)
+
+
+def test_calls_without_an_id_get_different_ones():
+    call = {"type": "function_call", "name": "now", "arguments": "{}"}
+    events = [
+        {"type": f"response.output_item.{step}", "output_index": n, "item": call}
+        for n in (0, 1)
+        for step in ("added", "done")
+    ]
+
+    told, reply = read("openai", [sse([*events, {"type": "response.completed", "response": {}}])])
+    plain = codec("openai").decode({"output": [call, call]})
+
+    assert len({call.id for call in reply.calls}) == len({call.id for call in plain.calls} - {"", "None"}) == 2
+    assert [event.id for event in told if isinstance(event, CallOpened)] == [call.id for call in reply.calls]
+
+
+def call_of_anthropic(arguments, *, is_closed):
+    block = {"type": "tool_use", "id": "c", "name": "now", "input": {}}
+    delta = {"type": "input_json_delta", "partial_json": arguments}
+    return sse(
+        [
+            {"type": "message_start", "message": {"role": "assistant"}},
+            {"type": "content_block_start", "index": 0, "content_block": block},
+            {"type": "content_block_delta", "index": 0, "delta": delta},
+            *([{"type": "content_block_stop", "index": 0}] if is_closed else []),
+            {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+            {"type": "message_stop"},
+        ]
+    )
+
+
+def test_a_block_that_is_not_closed_keeps_its_arguments():
+    """They were empty, and the tool ran without them."""
+    events, reply = read("anthropic", [call_of_anthropic('{"a": 1}', is_closed=False)])
+
+    assert [call.arguments for call in reply.calls] == [{"a": 1}]
+    assert [event.call for event in events if isinstance(event, CallClosed)] == list(reply.calls)
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "5", "null", '"x"'])
+def test_arguments_that_are_no_object_are_a_mistake_of_the_model_and_not_of_the_provider(arguments):
+    (call,) = read("anthropic", [call_of_anthropic(arguments, is_closed=True)])[1].calls
+
+    assert call.raw == arguments
 
 
 def test_an_event_that_is_not_json_is_an_error():

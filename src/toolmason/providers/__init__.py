@@ -1,7 +1,7 @@
 """Convert a toolbox to each provider's API format, and replies back. Plain dicts; no SDK, no network."""
 
+from toolmason._core.values.provider_tools import NativeTool, RemoteMcp, WebSearch
 from toolmason.providers.conversation import Flaw, check_conversation, repair
-from toolmason.providers.native_tools import NativeTool, RemoteMcp, WebSearch
 from toolmason.providers.registry import KNOWN, codec, verdict
 from toolmason.providers.schema.losses import Loss, Verdict
 

@@ -34,11 +34,13 @@ class ToolNames:
         refused = [name for name in unique_names if name not in legal]
         sanitized = [self._sanitize(name) for name in refused]
         counts = Counter(sanitized)
-        for name, alias in zip(refused, sanitized, strict=True):
-            # If two aliases collide, both get a hash, so that neither depends on the order of the tools.
-            is_unique = alias not in legal and counts[alias] == 1
-            self._aliases[name] = alias if is_unique else self._make_hashed_alias(name)
-        self._names = {alias: name for name, alias in self._aliases.items()}
+        self._names: dict[str, str] = {}
+        # Sorted, so that no alias depends on the order of the tools; if two collide, both get a hash.
+        for name, alias in sorted(zip(refused, sanitized, strict=True)):
+            unique = alias if counts[alias] == 1 else self._make_hashed_alias(name)
+            while unique in legal or unique in self._names:
+                unique = self._make_hashed_alias(name if unique == alias else unique)
+            self._aliases[name], self._names[unique] = unique, name
 
     def get_alias(self, name: str) -> str:
         """Return the provider's name for a tool, including past tools that are no longer offered."""

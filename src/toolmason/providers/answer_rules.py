@@ -91,9 +91,10 @@ def _changes_meaning(narrowed: NarrowedSchema) -> bool:
 
 
 def add_answer(body: dict[str, Any], answer: AnswerFormat, provider: str) -> dict[str, Any]:
-    """Return the body of a request with the fields that request an answer. Other values of a field are kept."""
+    """Return the body of a request with the fields that request an answer. Other keys of a field are kept."""
     if answer.mode != "native":
         # The JSON modes of the others are none beside tools, or need the word JSON in the prompt itself.
         return {"response_format": {"type": "json_object"}, **body} if provider == "openai-chat" else body
     fields = _RULES[provider].format_schema(answer)
-    return {**body, **{name: {**body.get(name, {}), **value} for name, value in fields.items()}}
+    own = {name: value for name, value in body.items() if name in fields and isinstance(value, Mapping)}
+    return {**body, **{name: {**own.get(name, {}), **value} for name, value in fields.items()}}

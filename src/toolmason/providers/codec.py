@@ -20,10 +20,10 @@ from toolmason._wire import is_retryable_status
 from toolmason.errors import ConfigError, ModelError, clip
 from toolmason.providers.aliases import ToolNames, to_wire_id
 from toolmason.providers.answer_rules import add_answer
-from toolmason.providers.content_parts import have_same_arguments, join_parts, make_call_id
+from toolmason.providers.content_parts import is_replayable, join_parts, make_call_id
 from toolmason.providers.conversation import repair
 from toolmason.providers.native_tools import deduplicate, format_native_tool, refuse_shared_names
-from toolmason.providers.option_rules import map_options, merge, merge_body
+from toolmason.providers.option_rules import check_option, map_options, merge_body
 from toolmason.providers.reply_checks import PARSE_ERRORS, check_reply, guard_events, make_unreadable_error
 from toolmason.providers.schema.losses import NarrowedSchema, Verdict
 from toolmason.providers.schema.narrow import SharedParts
@@ -207,7 +207,7 @@ class Codec(Format):
         Raises:
             ConfigError: the service does not support an option.
         """
-        return merge(body, map_options(request.options, self.service, model))
+        return merge_body(body, map_options(request.options, self.service, model))
 
     def as_streaming(self, body: Body) -> Body:
         """Return the request body with streaming enabled."""
@@ -269,6 +269,7 @@ class Codec(Format):
         if options:
             body = self._apply_options(body, request, model)
         if deferred := options.get("defer"):
+            check_option("defer", deferred)
             deferred_names = frozenset([deferred] if isinstance(deferred, str) else deferred)
             body = self._defer_tools(body, deferred_names, request, names)
         if stream:
@@ -303,9 +304,11 @@ class Codec(Format):
             raise parse_error(self.service.name, body)
         tool_names = names if isinstance(names, ToolNames) else self.names_of(names)
         try:
-            return check_reply(self.parse_reply(body, tool_names))
+            reply = check_reply(self.parse_reply(body, tool_names))
         except PARSE_ERRORS as error:
             raise make_unreadable_error(self.service.name, "the response", error, body) from error
+        # Gemini and compatible servers report calls as an ordinary end.
+        return replace(reply, finish="calls") if reply.message.calls and reply.finish == "stop" else reply
 
 
 class ItemCodec(Codec):
@@ -376,11 +379,11 @@ class ItemCodec(Codec):
         for item in items:
             original = self.parse_call(item, names)
             if original is not None:
-                original_id = to_wire_id(original.id) if original.id else _find_first_id(remaining_calls, original)
-                call = remaining_calls.pop(original_id, None)
+                # A call of Gemini may have no id: it is the first one of its tool.
+                same_tool = (key for key, call in remaining_calls.items() if call.name == original.name)
+                call = remaining_calls.pop(to_wire_id(original.id) if original.id else next(same_tool, ""), None)
                 if call is not None:
-                    changes = {} if have_same_arguments(call, original) else self.format_call(call, names)
-                    encoded.append({**item, **changes})
+                    encoded.append({**item, **({} if is_replayable(call, original) else self.format_call(call, names))})
             elif text_unchanged or self.parse_text(item) is None:
                 encoded.append(dict(item))
             elif not text_sent:
@@ -449,8 +452,3 @@ def get_provider_items(message: Message, provider: str) -> list[Mapping[str, Any
         return []
     items = state.get("items")
     return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
-
-
-def _find_first_id(calls: Mapping[str, ToolCall], original: ToolCall) -> str:
-    """Return the id of the first call with the same tool name, or an empty string."""
-    return next((call_id for call_id, call in calls.items() if call.name == original.name), "")

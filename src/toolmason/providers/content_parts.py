@@ -6,7 +6,7 @@ import base64
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -22,19 +22,19 @@ from toolmason._core.values.content import (
 )
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
+from toolmason.providers.aliases import to_wire_id
 
-BlobKind: TypeAlias = Literal["image", "audio", "file"]
+_INVALID_KEY: Final = "invalid_json"
+"""Key of arguments that are not a JSON object."""
 IMAGE_MIME_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Image types that every provider with image support accepts."""
 PDF_MIME_TYPE: Final = "application/pdf"
-_KINDS_BY_FAMILY: Final[Mapping[str, BlobKind]] = {"image": "image", "audio": "audio"}
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
     """Binary content of a message part."""
 
-    kind: BlobKind
     mime_type: str
     data: bytes
     name: str = "file"
@@ -58,15 +58,10 @@ def join_pieces(pieces: dict[Any, list[str]], key: Any, start: str = "") -> str:
 def get_blob(part: Content) -> Blob | None:
     """Return the binary content of a part, or None if it is text."""
     match part:
-        case Image(data, mime_type):
-            return Blob("image", mime_type, data) if data else None
-        case Audio(data, mime_type):
-            return Blob("audio", mime_type, data) if data else None
+        case Image(data, mime_type) | Audio(data, mime_type):
+            return Blob(mime_type, data) if data else None
         case EmbeddedResource(uri, None, bytes() as data, mime_type) if data:
-            mime = mime_type or "application/octet-stream"
-            family = mime.partition("/")[0]
-            kind: BlobKind = _KINDS_BY_FAMILY.get(family, "file")
-            return Blob(kind, mime, data, uri.rpartition("/")[2] or "file")
+            return Blob(mime_type or "application/octet-stream", data, uri.rpartition("/")[2] or "file")
         case _:
             return None
 
@@ -135,7 +130,7 @@ def get_arguments_object(call: ToolCall) -> dict[str, Any]:
         return parsed
     text = arguments.decode("utf-8", "replace") if isinstance(arguments, bytes) else replace_surrogates(str(arguments))
     # Providers reject any later request whose history holds a non-object; the model should still see its text.
-    return {"invalid_json": text}
+    return {_INVALID_KEY: text}
 
 
 def get_arguments_json(call: ToolCall) -> str:
@@ -150,11 +145,12 @@ def get_arguments_json(call: ToolCall) -> str:
     return to_json(get_arguments_object(call)).decode()
 
 
-def have_same_arguments(call: ToolCall, other: ToolCall) -> bool:
-    """Return True if two calls have the same name and arguments."""
-    return call.name == other.name and (
-        call.raw == other.raw or get_arguments_object(call) == get_arguments_object(other)
-    )
+def is_replayable(call: ToolCall, original: ToolCall) -> bool:
+    """Return True if the item of a call can be sent back as it came: nothing has changed, and the API accepts it."""
+    arguments = get_arguments_object(original)
+    is_valid = _INVALID_KEY not in arguments and (not original.id or to_wire_id(original.id) == original.id)
+    is_unchanged = call.raw == original.raw or get_arguments_object(call) == arguments
+    return is_valid and is_unchanged and call.name == original.name
 
 
 def make_call_id(prefix: str = "call") -> str:

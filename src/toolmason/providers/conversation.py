@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -94,7 +95,10 @@ def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
     original = tuple(messages)
     if not find_flaws(original, set()):
         return original
-    answers = [(number, result) for number, message in enumerate(original) for result in message.results]
+    answers = defaultdict[str, list[tuple[int, ToolResult]]](list)
+    for number, message in enumerate(original):
+        for result in message.results:
+            answers[result.call_id].append((number, result))
     seen: set[str] = set()
     suffixes = count(1)
     repaired: list[Message] = []
@@ -107,7 +111,7 @@ def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
         calls: list[ToolCall] = []
         results: list[ToolResult] = []
         for call in message.calls:
-            answer = _pop_result(answers, number, call.id)
+            answer = _pop_result(answers[call.id], number)
             call_id = call.id
             while not call_id or call_id in seen:
                 call_id = f"{call.id or 'call'}_{next(suffixes)}"
@@ -118,11 +122,12 @@ def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
     return tuple(repaired)
 
 
-def _pop_result(answers: list[tuple[int, ToolResult]], after: int, call_id: str) -> ToolResult | None:
-    found = [i for i, (number, result) in enumerate(answers) if number >= after and result.call_id == call_id]
+def _pop_result(answers: list[tuple[int, ToolResult]], after: int) -> ToolResult | None:
+    found = [index for index, (number, _) in enumerate(answers) if number >= after]
+    if not found:
+        return None
     # A result that came late replaces the report that it is missing.
-    found.sort(key=lambda index: is_unavailable(answers[index][1]))
-    return answers.pop(found[0])[1] if found else None
+    return answers.pop(min(found, key=lambda index: is_unavailable(answers[index][1])))[1]
 
 
 def is_unavailable(result: ToolResult) -> bool:

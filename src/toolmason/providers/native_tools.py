@@ -8,16 +8,6 @@ from typing import Any, Final
 from toolmason._core.values.provider_tools import AnyNativeTool, NativeTool, RemoteMcp, WebSearch
 from toolmason.errors import DefinitionError, UnsupportedProvider
 
-__all__ = [
-    "NativeTool",
-    "RemoteMcp",
-    "WebSearch",
-    "deduplicate",
-    "format_anthropic_servers",
-    "format_native_tool",
-    "refuse_shared_names",
-]
-
 _SEARCH_TYPES: Final = {
     "openai": (
         "web_search",

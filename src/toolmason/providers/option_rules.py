@@ -57,7 +57,7 @@ def map_options(options: Mapping[str, Any], service: Service, model: str) -> dic
                 f'options={{"body": {{{name!r}: ...}}}}.'
             )
         if path and name != "parallel" and value is not False:
-            merge(fields, _translate(name, value, path, service, model))
+            fields = merge_body(fields, _translate(name, value, path, service, model))
     budget = (fields.get("thinking") or {}).get("budget_tokens")
     if budget is not None and not _MIN_BUDGET <= budget < fields.get("max_tokens", budget + 1):
         raise ConfigError(
@@ -78,12 +78,13 @@ def check_option(name: str, value: Any) -> None:
         valid, wanted = is_count and value > 0, "a positive integer"
     elif name == "seed":
         valid, wanted = is_count, "an integer"
-    elif name == "stop":
+    elif name in ("stop", "defer"):
         texts = [value] if isinstance(value, str) else value
-        valid = isinstance(texts, list | tuple) and all(isinstance(text, str) and text for text in texts)
+        kinds = (list, tuple) if name == "stop" else (list, tuple, set, frozenset)
+        valid = isinstance(texts, kinds) and all(isinstance(text, str) and text for text in texts)
         wanted = "a string or a list of strings"
     elif name == "reasoning":
-        valid = value in _DEFAULT_BUDGETS or (is_count and value >= 0)
+        valid = value in [*_DEFAULT_BUDGETS] or (is_count and value >= 0)
         wanted = '"low", "medium", "high", a number of tokens, or 0 for none'
     elif name == "logprobs":
         valid, wanted = isinstance(value, bool) or (is_count and 0 <= value <= 20), "a bool or a number up to 20"  # noqa: PLR2004 - the maximum of all APIs
@@ -158,18 +159,6 @@ def _nest(path: str, value: Any) -> dict[str, Any]:
     return value  # type: ignore[no-any-return]
 
 
-def merge_body(body: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request body with the fields of the option `body`, merged at every depth.
-
-    Mappings are merged key by key. The items of a list are appended, except those that are already in it. `None`
-    removes a field. Any other value replaces the one of the field.
-
-    Raises:
-        ConfigError: a value would replace a mapping or a list.
-    """
-    return merge(dict(body), given)
-
-
 def merge_options(options: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with others in place of those of the same name; the fields in `body` are merged."""
     joined = {**options, **more}
@@ -178,16 +167,24 @@ def merge_options(options: Mapping[str, Any], more: Mapping[str, Any]) -> dict[s
     return joined
 
 
-def merge(target: dict[str, Any], given: Mapping[str, Any], place: str = "body") -> dict[str, Any]:
-    """Merge fields into `target` as `merge_body` does, and return it. Values of `target` are not modified."""
+def merge_body(body: Mapping[str, Any], given: Mapping[str, Any], place: str = "body") -> dict[str, Any]:
+    """Return a request body with other fields, such as those of the option `body`, merged at every depth.
+
+    Mappings are merged key by key. The items of a list are appended, except those that are already in it. `None`
+    removes a field. Any other value replaces the one of the field.
+
+    Raises:
+        ConfigError: a value would replace a mapping or a list.
+    """
+    merged = dict(body)
     for key, value in given.items():
-        own = target.get(key)
+        own = merged.get(key)
         if value is None:
-            target.pop(key, None)
+            merged.pop(key, None)
         elif isinstance(own, Mapping) and isinstance(value, Mapping):
-            target[key] = merge(dict(own), value, f"{place}.{key}")
+            merged[key] = merge_body(own, value, f"{place}.{key}")
         elif isinstance(own, list) and isinstance(value, list | tuple):
-            target[key] = [*own, *(item for item in value if item not in own)]
+            merged[key] = [*own, *(item for item in value if item not in own)]
         elif isinstance(own, Mapping | list):
             kind = "list" if isinstance(own, list) else "mapping"
             raise ConfigError(
@@ -195,5 +192,5 @@ def merge(target: dict[str, Any], given: Mapping[str, Any], place: str = "body")
                 "is merged with it, or None to remove it."
             )
         else:
-            target[key] = value
-    return target
+            merged[key] = value
+    return merged

@@ -6,7 +6,7 @@ Encoded values are shared between requests: callers may send a body but must not
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -55,14 +55,11 @@ class RequestCache:
         if find_flaws(messages[len(checked) :], seen):
             return False
         self._valid_prefix = (messages, seen)
-        if len(self._encoded) > 2 * len(messages) + _SPARE_MESSAGES:
-            current = {id(message) for message in messages}
-            self._encoded = {key: cached for key, cached in self._encoded.items() if key in current}
         return True
 
     def encode(
         self,
-        messages: Iterable[Message],
+        messages: Sequence[Message],
         names: ToolNames,
         format_message: Callable[[Message], Sequence[dict[str, Any]]],
     ) -> list[EncodedMessage]:
@@ -75,6 +72,9 @@ class RequestCache:
                 cached = (message, names, EncodedMessage(message.role, format_message(message)))
                 self._encoded[id(message)] = cached
             encoded.append(cached[2])
+        if len(self._encoded) > 2 * len(messages) + _SPARE_MESSAGES:
+            current = {id(message) for message in messages}
+            self._encoded = {key: cached for key, cached in self._encoded.items() if key in current}
         return encoded
 
 

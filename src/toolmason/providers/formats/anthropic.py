@@ -74,6 +74,8 @@ class AnthropicReader(ReplyReader["AnthropicCodec"]):
             self._body["usage"].update({k: v for k, v in (event.get("usage") or {}).items() if v is not None})
         elif kind == "message_stop":
             self._ended = True
+            for index in [index for index, key in self.pieces if key == "input"]:
+                yield from self._close_block(index)
 
     def _start_block(self, index: int, block: dict[str, Any]) -> Iterator[ModelEvent]:
         self._blocks[index] = block
@@ -108,10 +110,11 @@ class AnthropicReader(ReplyReader["AnthropicCodec"]):
         if (index, "input") in self.pieces:
             text = content_parts.join_pieces(self.pieces, (index, "input"))
             try:
-                block["input"] = from_json(text or "{}")
+                parsed = from_json(text or "{}")
             except ValueError:
-                # Truncated by the token limit: binding the text as arguments reports the problem.
-                block["input"] = text
+                parsed = None
+            # Truncated by the token limit, or not an object: binding the text as arguments reports the problem.
+            block["input"] = parsed if isinstance(parsed, dict) else text
         call = self.codec.parse_call(block, self.names)
         if call is not None:
             yield exchange.CallClosed(call)
@@ -119,10 +122,8 @@ class AnthropicReader(ReplyReader["AnthropicCodec"]):
     @override
     def build_body(self) -> Body | None:
         for index, key in tuple(self.pieces):
-            if key != "input":
-                self._blocks[index][key] = content_parts.join_pieces(
-                    self.pieces, (index, key), self._blocks[index].get(key) or ""
-                )
+            block = self._blocks[index]
+            block[key] = content_parts.join_pieces(self.pieces, (index, key), block.get(key) or "")
         content = [self._blocks[index] for index in sorted(self._blocks)]
         return {**self._body, "content": content} if self._ended else None
 
@@ -207,8 +208,7 @@ class AnthropicCodec(ItemCodec):
     @override
     def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
         message = self.read_message(body["content"], names)
-        reason = body.get("stop_reason") or ("tool_use" if message.calls else "end_turn")
-        finish: FinishReason = _FINISH_REASONS.get(reason, "error")
+        finish: FinishReason = _FINISH_REASONS.get(body.get("stop_reason") or "end_turn", "error")
         usage = read_usage(body.get("usage"), _USAGE_PATHS)
         return ModelReply(message, (), finish, usage, body, str(body.get("stop_reason") or ""))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, Final
 
 from typing_extensions import override
@@ -96,7 +98,8 @@ class GeminiReader(ReplyReader["GeminiCodec"]):
             if text:
                 yield exchange.ThoughtDelta(text) if part.get("thought") else exchange.TextDelta(text)
             last = self._parts[-1] if self._parts else {}
-            if last.keys() == part.keys() and part.keys() <= {"text", "thought"}:
+            is_same_kind = last.keys() == part.keys() and last.get("thought") == part.get("thought")
+            if is_same_kind and part.keys() <= {"text", "thought"}:
                 self.pieces[len(self._parts) - 1].append(text)
                 return
         self._parts.append(part)
@@ -240,8 +243,6 @@ class GeminiCodec(ItemCodec):
             message = replace(message, citations=tuple(citations))
         reason = str(candidates[0].get("finishReason") or "")
         finish: FinishReason = _FINISH_REASONS.get(reason or "STOP", "error")
-        if message.calls and finish == "stop":
-            finish = "calls"
         return ModelReply(message, (), finish, usage, body, reason)
 
     @override
@@ -269,22 +270,25 @@ class GeminiCodec(ItemCodec):
 
 
 def _read_grounding(candidate: Mapping[str, Any], text: str) -> Iterator[Citation]:
-    """Yield the sources of a reply. The API counts positions in bytes of UTF-8."""
-    encoded = text.encode("utf-8", "replace")
-    for mark in (candidate.get("citationMetadata") or {}).get("citationSources") or ():
-        yield Citation(str(mark.get("uri") or ""), "", "", "", *_find_place(encoded, mark))
+    """Yield the sources of a reply."""
+    marks = (candidate.get("citationMetadata") or {}).get("citationSources") or ()
     grounding = candidate.get("groundingMetadata") or {}
-    chunks: list[Any] = grounding.get("groundingChunks") or []
-    for support in grounding.get("groundingSupports") or ():
-        place = _find_place(encoded, support.get("segment") or {})
-        for number in support.get("groundingChunkIndices") or ():
-            found = chunks[number].get("web") or chunks[number].get("retrievedContext") or {}
+    supports = grounding.get("groundingSupports") or ()
+    # The API counts positions in bytes of UTF-8.
+    ends = [*accumulate(len(char.encode("utf-8", "replace")) for char in text)] if marks or supports else []
+    for mark in marks:
+        yield Citation(str(mark.get("uri") or ""), "", "", "", *_find_place(ends, mark))
+    chunks = dict(enumerate(grounding.get("groundingChunks") or ()))
+    for support in supports:
+        place = _find_place(ends, support.get("segment") or {})
+        for chunk in filter(None, map(chunks.get, support.get("groundingChunkIndices") or ())):
+            found = chunk.get("web") or chunk.get("retrievedContext") or {}
             yield Citation(str(found.get("uri") or ""), str(found.get("title") or ""), "", "", *place)
 
 
-def _find_place(encoded: bytes, segment: Mapping[str, Any]) -> tuple[int, int]:
-    first, last = (encoded[: segment.get(key) or 0] for key in ("startIndex", "endIndex"))
-    return len(first.decode("utf-8", "ignore")), len(last.decode("utf-8", "ignore"))
+def _find_place(ends: Sequence[int], segment: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the numbers of characters that end before the two positions."""
+    return bisect_right(ends, segment.get("startIndex") or 0), bisect_right(ends, segment.get("endIndex") or 0)
 
 
 def _get_blobs(result: ToolResult) -> list[content_parts.Blob]:

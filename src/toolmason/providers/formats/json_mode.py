@@ -5,6 +5,7 @@ It uses Chat Completions with `response_format`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -116,8 +117,7 @@ class JsonModeCodec(OpenAiChatCodec):
         given = answer.get("answer")
         is_typed = isinstance(given, dict | list)
         content = [] if calls or given is None else [Text(to_json(given).decode() if is_typed else str(given))]
-        finish = "calls" if calls and reply.finish == "stop" else reply.finish
-        return ModelReply(Message("assistant", content, calls), (), finish, reply.usage, reply.raw, reply.finish_reason)
+        return replace(reply, message=Message("assistant", content, calls))
 
 
 def _format_schema(schema: Mapping[str, Any]) -> Body:
@@ -129,9 +129,12 @@ def _make_reply_schema(tool_set: ToolSet, *, allows_many: bool, answer: Mapping[
     defs: dict[str, Any] = {}
 
     def join(schema: Mapping[str, Any], number: int) -> dict[str, Any]:
-        renamed: dict[str, Any] = _rename_refs(schema, number)
-        defs.update({f"t{number}_{key}": part for key, part in (renamed.pop("$defs", None) or {}).items()})
-        return renamed
+        renamed: dict[str, Any] = _rename_refs(schema, f"#/$defs/t{number}")
+        parts = {**(renamed.pop("definitions", None) or {}), **(renamed.pop("$defs", None) or {})}
+        if not parts and renamed == schema:
+            return renamed
+        defs.update({f"t{number}": renamed, **{f"t{number}_{key}": part for key, part in parts.items()}})
+        return {"$ref": f"#/$defs/t{number}"}
 
     for number, (tool, fit) in enumerate(tool_set.tools):
         arguments = join(fit.schema, number)
@@ -155,14 +158,14 @@ def _make_object(**properties: Any) -> dict[str, Any]:
     }
 
 
-def _rename_refs(node: Any, number: int) -> Any:
-    """Return a tool's schema with references renamed, so that those of several tools do not collide."""
+def _rename_refs(node: Any, root: str) -> Any:
+    """Return a tool's schema with references as they are if it stands at `root`, and its definitions beside it."""
     if isinstance(node, list):
-        return [_rename_refs(item, number) for item in node]
+        return [_rename_refs(item, root) for item in node]
     if not isinstance(node, Mapping):
         return node
-    renamed = {key: _rename_refs(value, number) for key, value in node.items()}
+    renamed = {key: _rename_refs(value, root) for key, value in node.items()}
     ref = renamed.get("$ref")
-    if isinstance(ref, str):
-        renamed["$ref"] = ref.replace("#/$defs/", f"#/$defs/t{number}_", 1)
+    if isinstance(ref, str) and ref.startswith("#"):
+        renamed["$ref"] = root + re.sub(r"^/(\$defs|definitions)/", "_", ref[1:])
     return renamed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -31,8 +32,8 @@ from toolmason.providers.tool_set import EncodedMessage, ProviderRules, ToolSet
 
 _THOUGHT_EVENTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _END_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.done")
-_NON_REASONING_PREFIXES: Final = ("gpt-3", "gpt-4", "chatgpt")
-"""Prefixes of models without reasoning, which reject a request for it."""
+_NON_REASONING_MODEL: Final = re.compile(r"(ft:|openai/)?(gpt-[34]|chatgpt)")
+"""Models without reasoning, which reject a request for it."""
 _CLIENT_CALLS: Final = frozenset(
     {"computer_call", "local_shell_call", "shell_call", "apply_patch_call", "custom_tool_call"}
 )
@@ -73,13 +74,13 @@ class OpenAiResponsesReader(ReplyReader["OpenAiResponsesCodec"]):
         elif kind in _END_EVENTS:
             yield from self._finish(event.get("response") or {})
 
-    def _get_index(self, event: Mapping[str, Any]) -> int:
-        if isinstance(number := event.get("output_index"), int):
-            return number
-        return self._numbers_by_id.get(str(event.get("item_id")), self._last)
+    def _get_number(self, event: Mapping[str, Any], item_id: Any, default: int) -> int:
+        """Return the number of an item. Some servers omit it."""
+        number = event.get("output_index")
+        return number if isinstance(number, int) else self._numbers_by_id.get(str(item_id), default)
 
     def _open_item(self, event: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-        number = self._get_index(event)
+        number = self._get_number(event, event.get("item_id"), self._last)
         self._last = max(self._last, number)
         return number, self._items.setdefault(number, {})
 
@@ -87,18 +88,21 @@ class OpenAiResponsesReader(ReplyReader["OpenAiResponsesCodec"]):
         return content_parts.join_pieces(self.pieces, number, self._items.get(number, {}).get("arguments") or "")
 
     def _read_item(self, kind: str, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        number = self._get_index(event) if "output_index" in event else len(self._items)
         item = dict(event.get("item") or {})
+        is_done = kind.endswith("done")
+        continues = is_done and self._last in self._items and self._last not in self._closed
+        number = self._get_number(event, item.get("id"), self._last if continues else len(self._items))
         self._last = max(self._last, number)
-        self._numbers_by_id[str(item.get("id"))] = number
+        if item.get("id"):
+            self._numbers_by_id[str(item["id"])] = number
         if item.get("type") == "function_call":
+            known_id = self._items.get(number, {}).get("call_id")
+            item["call_id"] = item.get("call_id") or item.get("id") or known_id or content_parts.make_call_id()
             item["arguments"] = item.get("arguments") or self._join_arguments(number)
-            if kind.endswith("added"):
-                yield exchange.CallOpened(
-                    str(item.get("call_id") or item.get("id")), self.names.get_name(item.get("name") or "")
-                )
+            if not is_done:
+                yield exchange.CallOpened(str(item["call_id"]), self.names.get_name(item.get("name") or ""))
         self._items[number] = item
-        if kind.endswith("done") and number not in self._closed:
+        if is_done and number not in self._closed:
             self._closed.add(number)
             yield from self._close_item(item)
 
@@ -176,7 +180,7 @@ class OpenAiResponsesCodec(ItemCodec):
             body["input"] = [{"type": "message", "role": "user", "content": content_parts.FILLER_TEXT}]
         # The client keeps the conversation, so reasoning must be returned encrypted in order to be sent back.
         body["store"] = False
-        if not model.startswith(_NON_REASONING_PREFIXES):
+        if not _NON_REASONING_MODEL.match(model):
             body["include"] = ["reasoning.encrypted_content"]
         return body
 
@@ -197,7 +201,7 @@ class OpenAiResponsesCodec(ItemCodec):
     def parse_call(self, item: Mapping[str, Any], names: ToolNames) -> ToolCall | None:
         if item.get("type") != "function_call":
             return None
-        call_id = str(item.get("call_id") or item.get("id"))
+        call_id = str(item.get("call_id") or item.get("id") or "")
         return ToolCall(call_id, names.get_name(item["name"]), item.get("arguments") or "{}")
 
     @override
@@ -242,7 +246,7 @@ def _name_file(file: content_parts.RemoteFile, url_key: str) -> Body:
 
 def _format_part(part: Content) -> Body:
     blob = content_parts.get_blob(part)
-    if blob is not None and blob.kind == "image" and blob.mime_type in content_parts.IMAGE_MIME_TYPES:
+    if blob is not None and blob.mime_type in content_parts.IMAGE_MIME_TYPES:
         return {"type": "input_image", "image_url": blob.url, "detail": "auto"}
     if blob is not None and blob.mime_type == content_parts.PDF_MIME_TYPE:
         return {"type": "input_file", "filename": blob.name, "file_data": blob.url}

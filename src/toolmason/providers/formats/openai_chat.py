@@ -52,6 +52,8 @@ class OpenAiChatReader(ReplyReader["OpenAiChatCodec"]):
     def __init__(self, codec: OpenAiChatCodec, names: ToolNames) -> None:
         super().__init__(codec, names)
         self._calls: dict[Any, dict[str, Any]] = {}
+        self._latest: dict[Any, Any] = {}
+        """Key of the latest call for each index."""
         self._finish: str | None = None
         self._closed: set[Any] = set()
         self._body: Body = {}
@@ -90,12 +92,15 @@ class OpenAiChatReader(ReplyReader["OpenAiChatCodec"]):
                 self._passthrough[key] = piece
 
     def _read_call_delta(self, piece: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        function = piece.get("function") or {}
-        key = piece.get("index")
-        if key is None:  # some servers omit it: an id starts a call, a delta without id continues the last one
-            key = piece.get("id") or next(reversed(self._calls), 0)
+        function, index, call_id = piece.get("function") or {}, piece.get("index"), piece.get("id")
+        if index is None:  # some servers omit it: an id starts a call, a delta without id continues the last one
+            index = call_id or next(reversed(self._calls), 0)
+        key = self._latest.get(index, index)
+        if key in self._calls and call_id and function.get("name") and call_id != self._calls[key]["id"]:
+            key = index, call_id  # every call of Ollama has the index 0 (ollama/ollama#15457)
+        self._latest[index] = key
         if key not in self._calls:
-            call_id = piece.get("id") or content_parts.make_call_id()
+            call_id = call_id or content_parts.make_call_id()
             self._calls[key] = {"id": call_id, "type": "function", "function": {"name": "", "arguments": ""}}
         call = self._calls[key]
         call.update(_get_extra_content(piece))
@@ -233,8 +238,6 @@ class OpenAiChatCodec(Codec):
         calls = [_parse_call(call, names) for call in message_body.get("tool_calls") or () if call.get("function")]
         reason = choice.get("finish_reason") or ""
         finish: FinishReason = _FINISH_REASONS.get(reason or "stop", "error")
-        if calls and finish == "stop":
-            finish = "calls"
         state = self._make_state(message_body, body.get("model"))
         marks = message_body.get("annotations") or ()
         citations = [make_openai_citation(mark.get(mark.get("type")) or mark, 0) for mark in marks]
@@ -309,7 +312,7 @@ def _format_user_part(part: Content) -> Body:
 
 def _format_part(part: Content) -> Body:
     blob = content_parts.get_blob(part)
-    if blob is not None and blob.kind == "image" and blob.mime_type in content_parts.IMAGE_MIME_TYPES:
+    if blob is not None and blob.mime_type in content_parts.IMAGE_MIME_TYPES:
         return {"type": "image_url", "image_url": {"url": blob.url}}
     if blob is not None and blob.mime_type in _AUDIO_FORMATS:
         return {"type": "input_audio", "input_audio": {"data": blob.base64, "format": _AUDIO_FORMATS[blob.mime_type]}}

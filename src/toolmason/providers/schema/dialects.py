@@ -19,7 +19,6 @@ _LOOKAROUND: Final = re.compile(r"\(\?[=!<]")
 class Dialect:
     """Subset of JSON Schema that a provider accepts."""
 
-    provider: str
     keywords: frozenset[str] | None = None
     """Allowed keywords; `None` allows any."""
     formats: frozenset[str] | None = None
@@ -56,9 +55,8 @@ class Dialect:
         return self.allows_any_item_count or keyword != "minItems" or value in (0, 1)
 
 
-OPENAI: Final = Dialect(provider="openai", requires_items=True)
+OPENAI: Final = Dialect(requires_items=True)
 OPENAI_STRICT: Final = Dialect(
-    provider="openai",
     keywords=_SHAPE | _NUMBERS | {"$defs", "const", "pattern", "format", "minItems", "maxItems"},
     formats=_FORMATS,
     requires_closed_objects=True,
@@ -71,7 +69,7 @@ OPENAI_STRICT: Final = Dialect(
     max_properties=5_000,
     max_enum_values=1_000,
 )
-ANTHROPIC: Final = Dialect(provider="anthropic", property_name_pattern=re.compile(r"[A-Za-z0-9_.-]{1,64}"))
+ANTHROPIC: Final = Dialect(property_name_pattern=re.compile(r"[A-Za-z0-9_.-]{1,64}"))
 ANTHROPIC_STRICT: Final = replace(
     ANTHROPIC,
     keywords=_SHAPE | {"$defs", "const", "format", "minItems"},
@@ -82,11 +80,9 @@ ANTHROPIC_STRICT: Final = replace(
     requires_type=True,
 )
 GEMINI: Final = Dialect(
-    provider="gemini",
     keywords=_SHAPE | {"$defs", "format", "prefixItems", "minItems", "maxItems", "minimum", "maximum"},
     enum_types=(str, int, float),
     requires_lone_refs=True,
     requires_flat_root=False,
 )
 """For `parametersJsonSchema`, which accepts more than the older field `parameters`."""
-MCP: Final = Dialect(provider="mcp", requires_flat_root=False)

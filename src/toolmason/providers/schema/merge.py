@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from toolmason._core.define.schema_nodes import get_json_type
+from toolmason._core.define.schema_nodes import get_json_type, get_own_types
 from toolmason.providers.aliases import hash_text
 
 _LOCAL_PREFIXES: Final = ("#/$defs/", "#/definitions/")
@@ -39,7 +39,7 @@ def get_definition_name(ref: Any) -> str | None:
 
 def make_definition_name(ref: str, known: Container[str]) -> str:
     """Return a name for the part that a local reference points to, which no known definition has."""
-    name = re.sub(r"[^A-Za-z0-9_.-]", "_", ref[2:])
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", ref[2:]) or "root"
     if name in known:
         name += "_"
     while name in known:
@@ -168,7 +168,6 @@ def _unite(parts: list[Any]) -> Any:
 
 def make_nullable(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema that also accepts null, which then means "omitted"."""
-    declared_type = schema.get("type")
     if "const" in schema or "$ref" in schema or "allOf" in schema:
         text = {"description": schema["description"]} if "description" in schema else {}
         inner = {key: value for key, value in schema.items() if key != "description"}
@@ -176,10 +175,7 @@ def make_nullable(schema: dict[str, Any]) -> dict[str, Any]:
     if "anyOf" in schema:
         has_null = any(branch.get("type") == "null" for branch in schema["anyOf"])
         return schema if has_null else {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
-    kinds = declared_type if isinstance(declared_type, list) else [declared_type]
-    if declared_type is None:
-        kinds = []
-    nullable_schema = {**schema, "type": kinds if "null" in kinds else [*kinds, "null"]}
+    nullable_schema = {**schema, "type": [*dict.fromkeys([*get_own_types(schema), "null"])]}
     if "enum" in schema and None not in schema["enum"]:
         nullable_schema["enum"] = [*schema["enum"], None]
     return nullable_schema
@@ -204,9 +200,9 @@ def select_possible(values: list[Any], declared: Any) -> list[Any]:
         return values
     kinds = {declared} if isinstance(declared, str) else set(declared)
     kinds |= {"integer"} if "number" in kinds else set()
-    possible = [value for value in values if get_json_type(value) in kinds or _is_whole(value, kinds)]
-    return [value for value in values if value in possible or value is None] if possible else []
 
+    def is_possible(value: Any) -> bool:
+        is_whole = type(value) is float and value.is_integer() and "integer" in kinds
+        return is_whole or get_json_type(value) in kinds
 
-def _is_whole(value: Any, kinds: set[str]) -> bool:
-    return type(value) is float and value.is_integer() and "integer" in kinds
+    return [value for value in values if value is None or is_possible(value)] if any(map(is_possible, values)) else []

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from toolmason._core.define.schema_nodes import resolve_pointer
+from toolmason._core.define.schema_nodes import BRANCH_KEYWORDS, get_own_types, resolve_pointer
 from toolmason.providers.aliases import make_key_alias
 from toolmason.providers.schema.dialects import Dialect
 from toolmason.providers.schema.losses import Loss
@@ -43,7 +43,6 @@ USUAL_ROOT: Final = frozenset({"type", "properties", "required", "additionalProp
 """Keywords of the root that need no step of their own."""
 _SKIPPED_KEYWORDS: Final = _STRUCTURE_KEYWORDS | ANNOTATION_KEYWORDS
 _SCALAR_KINDS: Final = ("string", "integer", "number", "boolean", "null")
-_BRANCH_KEYWORDS: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
 _SIZED_TYPES: Final = frozenset({str, list, dict})
 _ATOMIC_TYPES: Final = frozenset({int, float, bool, type(None)})
 _MAX_DEPTH: Final = 200
@@ -156,14 +155,15 @@ class SchemaNarrower:
         if "allOf" in top:
             top = self._merge_all_of(top, "$")
         for key in ("anyOf", "oneOf"):
-            branches = [self._resolve(branch) for branch in top.get(key, ())]
+            branches = [self.flatten_root(branch) for branch in top.get(key, ())]
             if branches:
                 self.add_loss("$", f"`{key}` at the root is merged into one object")
                 required_sets = [branch.get("required", []) for branch in branches]
                 top = unite_branches({k: v for k, v in top.items() if k != key}, branches)
-                choices = "; ".join(", ".join(map(str, names)) for names in required_sets)
-                sentence = f"One of these sets of keys is required: {choices}."
-                top["description"] = add_sentences(top.get("description"), [sentence] if any(required_sets) else [])
+                if any(required_sets):
+                    choices = "; ".join(", ".join(map(str, names)) for names in required_sets)
+                    sentence = f"One of these sets of keys is required: {choices}."
+                    top["description"] = add_sentences(top.get("description"), [sentence])
         for key in ("not", "enum", "const"):
             if key in top:
                 self._add_unenforced("$", f"`{key}`")
@@ -232,7 +232,7 @@ class SchemaNarrower:
     def narrow_node(self, schema: Any, path: str, depth: int) -> dict[str, Any]:
         """Return one schema and everything in it in the dialect."""
         self.max_depth = max(self.max_depth, depth)
-        if type(schema) is dict and schema.get("type") in _SCALAR_KINDS and _BRANCH_KEYWORDS.isdisjoint(schema):
+        if type(schema) is dict and schema.get("type") in _SCALAR_KINDS and BRANCH_KEYWORDS.isdisjoint(schema):
             return self._narrow_scalar(schema, path)
         if type(schema) is not dict and not isinstance(schema, Mapping):
             if schema is False:
@@ -264,13 +264,13 @@ class SchemaNarrower:
 
     def _narrow_reference(self, schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
         name = self.find_definition_name(schema["$ref"])
-        if schema["$ref"] != "#" and name is None:
+        if name is None:
             self.add_loss(path, f"the reference {schema['$ref']!r} cannot be resolved", changes_meaning=True)
             return self._make_untyped({}, path)
-        if name is not None and name not in self.used_definitions:
+        if name not in self.used_definitions:
             self.used_definitions[name] = {}
             self._unfinished.append((name, f"{path[:_MAX_PATH_LENGTH]}<{name}>", depth))
-        pointer = {"$ref": "#" if name is None else f"#/$defs/{name.replace('~', '~0').replace('/', '~1')}"}
+        pointer = {"$ref": f"#/$defs/{name.replace('~', '~0').replace('/', '~1')}"}
         siblings = {key: value for key, value in schema.items() if key != "$ref" and key not in ANNOTATION_KEYWORDS}
         if not siblings:
             return pointer
@@ -318,13 +318,13 @@ class SchemaNarrower:
         kind = schema["type"] if "type" in schema else infer_type(schema)
         if kind is not None:
             narrowed["type"] = kind
-        if not _BRANCH_KEYWORDS.isdisjoint(schema):
+        if not BRANCH_KEYWORDS.isdisjoint(schema):
             self._narrow_branches(schema, narrowed, sentences, path, depth)
         self._narrow_values(schema, narrowed, sentences, path)
-        kinds = narrowed.get("type")
-        if kinds == "object" or (isinstance(kinds, list) and "object" in kinds):
+        kinds = get_own_types(narrowed)
+        if "object" in kinds:
             self._narrow_object(schema, narrowed, path, depth)
-        if kinds == "array" or (isinstance(kinds, list) and "array" in kinds):
+        if "array" in kinds:
             self._narrow_array(schema, narrowed, sentences, path, depth)
         self._apply_keywords(schema, narrowed, sentences, path)
         if "type" not in narrowed and not narrowed.keys() & {"anyOf", "allOf", "enum", "const", "$ref"}:
@@ -369,10 +369,7 @@ class SchemaNarrower:
             return
         allowed_values = [value for value in possible if kinds is not None and type(value) in kinds]
         if allowed_values and len(allowed_values) + possible.count(None) == len(possible):
-            declared_type = narrowed.get("type")
-            narrowed["type"] = list(
-                dict.fromkeys([*(declared_type if isinstance(declared_type, list) else [declared_type]), "null"])
-            )
+            narrowed["type"] = [*dict.fromkeys([*get_own_types(narrowed), "null"])]
             narrowed["enum"] = allowed_values
         elif not possible or not all(type(value) is bool for value in values) or len(set(values)) == 1:
             sentences.append(make_sentence("enum", values))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from toolmason._core.define.schema_nodes import LIST_KEYWORDS, MAPPING_KEYWORDS, SINGLE_KEYWORDS
+from toolmason._core.define.schema_nodes import LIST_KEYWORDS, MAPPING_KEYWORDS, SINGLE_KEYWORDS, get_own_types
 from toolmason._core.values.provider_tools import Strict
 from toolmason.errors import ConfigError
 from toolmason.providers.schema.dialects import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, OPENAI_STRICT, Dialect
@@ -151,8 +151,9 @@ def _patch(node: Any, narrower: SchemaNarrower, depth: int) -> Any:
             patched[key] = _patch(value, narrower, depth + 1)
         elif key == "required" and isinstance(value, list):
             patched[key] = [narrower.alias_key(name) for name in value]
-    if dialect.requires_items and node.get("type") == "array":
+    kinds = get_own_types(node) if dialect.requires_items else ()
+    if "array" in kinds:
         patched.setdefault("items", {})
-    if dialect.requires_items and node.get("type") == "object" and "additionalProperties" not in node:
+    if "object" in kinds and "additionalProperties" not in node:
         patched.setdefault("properties", {})
     return patched
