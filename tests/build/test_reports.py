@@ -131,7 +131,7 @@ def test_the_table_is_aligned_and_ends_in_reasons(folder):
 @pytest.mark.parametrize(
     ("source", "summary"),
     [
-        ("x = 1\n", "All good: 0 tools in 1 file."),
+        ("x = 1\n", "No tools found in 1 file. Decorate a function with `@tool`."),
         ("from toolmason import *\n@tool\ndef f(): 'Do.'\n", "All good: 1 tool in 1 file."),
         ("from toolmason import *\n@tool\ndef f(x): ...\n", "Found 1 error, 1 warning: 1 tool in 1 file."),
     ],

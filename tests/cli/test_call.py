@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -57,6 +58,7 @@ def test_without_a_terminal_a_call_that_needs_approval_is_refused_with_the_way_o
     assert (done.returncode, done.stdout) == (1, "")
     assert "--yes" in done.stderr
     assert "needs human approval" in done.stderr
+    assert re.search(r'^wipe .*"folder": ?"a"', done.stderr, re.MULTILINE)
 
 
 def test_yes_allows_it(run):

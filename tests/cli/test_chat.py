@@ -14,7 +14,10 @@ import pytest
 
 from cli.sample_tools import LISTENING
 from fork_server import COMMAND
-from toolmason.cli.commands.ask_model.chat import MODEL_BY_VARIABLE, choose_model
+from toolmason import Chat
+from toolmason.cli.commands.ask_model.chat import MODEL_BY_VARIABLE, _answer, choose_model
+from toolmason.cli.main_thread import run_beside
+from toolmason.models import ScriptedModel
 
 ROOT = Path(__file__).parents[2]
 SHOP = str(ROOT / "examples" / "shop.py") + ":box"
@@ -95,6 +98,21 @@ def test_a_call_that_needs_approval_is_not_made_without_a_word(run):
     assert "needs approval" in refused.stderr
     assert allowed.returncode == 0
     assert "cancel_order" in allowed.stdout
+
+
+class Broken(ScriptedModel):
+    async def respond(self, request):
+        raise TypeError("unhashable type: 'list'")
+
+    async def stream(self, request):
+        raise TypeError("unhashable type: 'list'")
+        yield
+
+
+def test_a_model_that_raises_anything_does_not_end_the_conversation(capsys):
+    run_beside(_answer("x", Chat(Broken([])), None, yes=False))
+
+    assert "The model failed: TypeError: unhashable type: 'list'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["nonsense", "openai", "nope:x"])

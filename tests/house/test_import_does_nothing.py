@@ -110,7 +110,10 @@ sys.modules |= {
 }
 """
 """Hide every installed package that a base install does not have."""
-PUBLIC = ["", ".chat", ".converters", ".errors", ".extend", ".mcp", ".models", ".observe", ".providers", ".testing"]
+PUBLIC = [
+    *("", ".chat", ".converters", ".errors", ".extend", ".mcp", ".models", ".observe", ".providers"),
+    *(".scale", ".testing"),
+]
 
 
 def run_on_a_base_install(program):
@@ -141,10 +144,26 @@ print("NAME" in text, "httpx2" in sys.modules and sys.modules["httpx2"])
         ("from toolmason import model\nmodel('openai:gpt-5', api_key='k')", "models"),
         ("from toolmason.observe import record\nwith record(): pass", "otel"),
         ("from toolmason.cli.main import main", "cli"),
+        ("from toolmason.scale import TemporalRuntime\nTemporalRuntime()", "temporal"),
+        ("from toolmason.scale import RayExecutor\nRayExecutor().connect()", "ray"),
     ],
-    ids=["oauth", "mcp", "serve", "models", "otel", "cli"],
+    ids=["oauth", "mcp", "serve", "models", "otel", "cli", "temporal", "ray"],
 )
 def test_a_missing_extra_is_named_with_its_command(program, extra):
     done = run_on_a_base_install(program)
 
     assert f"pip install 'toolmason[{extra}]'" in done.stderr.splitlines()[-1]
+
+
+def test_the_inspection_of_a_server_without_the_sdk_names_its_extra():
+    program = """
+import sys
+sys.modules |= dict(mcp=None, mcp_types=None)
+sys.argv = ["toolmason", "mcp", "inspect", "http://127.0.0.1:1/mcp"]
+from toolmason.cli.main import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert "pip install 'toolmason[mcp]'" in done.stderr
+    assert "Traceback" not in done.stderr

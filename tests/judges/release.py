@@ -33,7 +33,7 @@ NEEDS = {
     "otel": "from toolmason.observe import record\nwith record(): pass",
     "postgres": "from toolmason.chat import PostgresStore; PostgresStore('postgresql://127.0.0.1:1/a')",
     "pydantic-ai": "print(Toolbox().as_pydantic_ai())",
-    "ray": "from toolmason.scale import *; print(Toolbox(a, executor=RayExecutor('127.0.0.1:1')).call_sync('a'))",
+    "ray": "from toolmason.scale import *; print(Toolbox(a, executor=RayExecutor('127.0.0.1:1')).call_sync('a').text)",
     "serve": "from toolmason import asgi_app; asgi_app(Toolbox()); import toolmason.mcp_server.http.http_server",
     "temporal": "from toolmason.scale import TemporalRuntime; TemporalRuntime('127.0.0.1:1')",
     "ui": "import toolmason.ui.page_app",

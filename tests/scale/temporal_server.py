@@ -14,7 +14,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from toolmason.errors import ConfigError
 from toolmason.scale import TemporalRuntime
 from toolmason.scale.temporal_connection import TemporalConnection
-from toolmason.scale.temporal_execution import get_workflow_id
+from toolmason.scale.temporal_messages import get_workflow_id
 from toolmason.scale.temporal_workflow import RunWorkflow
 
 

@@ -134,9 +134,10 @@ async def test_a_worker_belongs_to_the_trace_of_its_call(executor, spans):
 
 
 async def test_a_hung_tool_is_killed_at_its_deadline(executor, tmp_path):
-    box = Toolbox(ray_tools.hang, executor=executor, timeout=3)
+    # Enough for a worker to start on a busy machine: a call that has not started leaves no process to look for.
+    box = Toolbox(ray_tools.hang, executor=executor, timeout=10)
     calls = asyncio.ensure_future(box.call("hang", {"folder": str(tmp_path)}))
-    await until(lambda: any(tmp_path.iterdir()))
+    await until(lambda: any(tmp_path.iterdir()) or calls.done())
     pid = int(next(tmp_path.iterdir()).stem)
 
     result = await calls

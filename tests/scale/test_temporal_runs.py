@@ -12,7 +12,8 @@ from toolmason.errors import ConfigError
 from toolmason.extend import ApprovalRequest
 from toolmason.models.scripted import ScriptedModel
 from toolmason.scale import TemporalRuntime, TemporalWorker
-from toolmason.scale.temporal_execution import TemporalExecution, get_workflow_id
+from toolmason.scale.temporal_execution import TemporalExecution
+from toolmason.scale.temporal_messages import get_workflow_id
 
 pytestmark = [pytest.mark.scale, pytest.mark.xdist_group("temporal")]
 

@@ -23,6 +23,7 @@ from toolmason.errors import ConfigError
 def ask_approval(box: Toolbox, request: ApprovalRequest) -> ApprovalVerdict | None:
     """Ask about a call until there is an answer; return None without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        echo(_format_request(request, dict(request.arguments), request.preview), err=True)
         echo("This call needs approval. Run it in a terminal, or with --yes.", err=True)
         return None
     arguments, preview = dict(request.arguments), request.preview

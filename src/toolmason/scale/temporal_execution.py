@@ -46,6 +46,7 @@ from toolmason.scale.temporal_messages import (
     RunPage,
     RunView,
     Settlement,
+    get_workflow_id,
 )
 from toolmason.scale.temporal_values import LargeValues
 from toolmason.scale.temporal_workflow import NOT_STARTED, OPEN_TIME, RunWorkflow, decide
@@ -59,11 +60,6 @@ _CLOSED: Final = (
     WorkflowExecutionStatus.TERMINATED,
     WorkflowExecutionStatus.TIMED_OUT,
 )
-
-
-def get_workflow_id(run: str, generation: int) -> str:
-    """Return the ID of a workflow of a run. A run that goes on after its workflow has ended gets another one."""
-    return f"toolmason/{run}" if generation == 1 else f"toolmason#{generation}/{run}"
 
 
 class TemporalExecution:

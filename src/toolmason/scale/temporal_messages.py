@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
+
+DRIVE: Final = "drive"
+"""Name of the activity in which a worker drives a run."""
+RUNS_QUEUE: Final = "/runs"
+"""End of the name of the task queue of the workers that drive runs."""
+
+
+def get_workflow_id(run: str, generation: int) -> str:
+    """Return the ID of a workflow of a run. A run that goes on after its workflow has ended gets another one."""
+    return f"toolmason/{run}" if generation == 1 else f"toolmason#{generation}/{run}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,14 +20,14 @@ from toolmason._store.store import Store
 from toolmason.chat.durable.effects import Completed, ReconciledOutcome, RunExecution, make_result
 from toolmason.chat.durable.journal import LEASE_SECONDS, EffectRecord, RunRecord
 from toolmason.errors import ConfigError, RunTaken, UnknownName
-from toolmason.scale.temporal_connection import TemporalConnection
-from toolmason.scale.temporal_execution import TemporalExecution, get_workflow_id
-from toolmason.scale.temporal_messages import DriveRequest, EffectState, Settlement
+from toolmason.scale.temporal_messages import RUNS_QUEUE, DriveRequest, EffectState, Settlement, get_workflow_id
 from toolmason.scale.temporal_values import LargeValues
-from toolmason.scale.temporal_workflow import RUNS_QUEUE
 
 if TYPE_CHECKING:
     from temporalio.client import Client
+
+    from toolmason.scale.temporal_connection import TemporalConnection
+    from toolmason.scale.temporal_execution import TemporalExecution
 
 
 class TemporalRuntime:
@@ -50,6 +50,8 @@ class TemporalRuntime:
         `store` keeps values that are too large for Temporal, and must be the same in all processes of a run.
         `connect` has more options of `temporalio.client.Client.connect`, such as `tls` and `api_key`.
         """
+        from toolmason.scale.temporal_connection import TemporalConnection  # noqa: PLC0415 - needs the SDK
+
         if lease <= 0:
             raise ConfigError(f"TemporalRuntime(lease={lease!r}): lease must be positive.")
         self.lease = lease
@@ -75,6 +77,8 @@ class TemporalRuntime:
             await asyncio.shield(released)
 
     def _make_execution(self, run: str) -> TemporalExecution:
+        from toolmason.scale.temporal_execution import TemporalExecution  # noqa: PLC0415 - needs the SDK
+
         return TemporalExecution(self.connection, run, self.values)
 
     # --- runs that a worker drives -------------------------------------------------------------------

@@ -13,17 +13,8 @@ from toolmason._core.values.messages import Message
 from toolmason._explain import explain_arguments
 from toolmason.chat.chat import Chat
 from toolmason.errors import ConfigError, RunTaken, ToolmasonError
+from toolmason.scale.temporal_messages import DRIVE, DriveRequest
 from toolmason.scale.temporal_runtime import TemporalRuntime, get_runs_queue
-
-try:
-    from temporalio import activity
-    from temporalio.exceptions import ApplicationError
-    from temporalio.worker import Worker
-except ImportError as missing:
-    raise ImportError("Temporal's SDK is not installed: pip install 'toolmason[temporal]'") from missing
-
-from toolmason.scale.temporal_messages import DriveRequest
-from toolmason.scale.temporal_workflow import DRIVE
 
 
 class TemporalWorker:
@@ -51,6 +42,8 @@ class TemporalWorker:
         Raises:
             ConfigError: the server does not answer.
         """
+        from temporalio.worker import Worker  # noqa: PLC0415 - the class can be imported without the SDK
+
         loop, connection = asyncio.get_running_loop(), self.runtime.connection
 
         async def poll() -> None:
@@ -89,6 +82,8 @@ class TemporalWorker:
             self._wake()
 
     def _make_activity(self, loop: asyncio.AbstractEventLoop) -> Callable[[DriveRequest], Coroutine[Any, Any, str]]:
+        from temporalio import activity  # noqa: PLC0415 - as above
+
         lease = self.runtime.lease
 
         @activity.defn(name=DRIVE)
@@ -117,6 +112,8 @@ class TemporalWorker:
         except RunTaken:
             raise  # Temporal tries again later
         except ToolmasonError as error:
+            from temporalio.exceptions import ApplicationError  # noqa: PLC0415 - as above
+
             raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from error
 
     async def _execute(self, request: DriveRequest) -> str:

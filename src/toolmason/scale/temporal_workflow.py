@@ -21,6 +21,8 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType, 
 from temporalio.exceptions import TimeoutError as ActivityTimeout
 
 from toolmason.scale.temporal_messages import (
+    DRIVE,
+    RUNS_QUEUE,
     Acquired,
     Acquisition,
     ChildRun,
@@ -36,10 +38,6 @@ from toolmason.scale.temporal_messages import (
 
 HOLD: Final = "hold"
 """Name of the activity that lasts as long as a driver holds the run."""
-DRIVE: Final = "drive"
-"""Name of the activity in which a worker drives a run."""
-RUNS_QUEUE: Final = "/runs"
-"""End of the name of the task queue of the workers that drive runs."""
 NOT_STARTED: Final = "NotStarted"
 """Type of the failure of an activity whose work did not start."""
 PENDING: Final = "pending"

@@ -99,6 +99,8 @@ def format_summary(report: Report) -> str:
     scope = f"{', '.join(shown)} in {pluralize(report.files, 'file')}"
     counts = [(report.count(kind), kind) for kind in ("error", "warning", "note")]
     if not report.findings:
+        if not any(count for count, _ in subjects):
+            return f"No tools found in {pluralize(report.files, 'file')}. Decorate a function with `@tool`."
         return f"All good: {scope}."
     return f"Found {', '.join(pluralize(count, kind) for count, kind in counts if count)}: {scope}."
 

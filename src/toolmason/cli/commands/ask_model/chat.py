@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import shutil
 import sys
@@ -254,6 +255,10 @@ async def _answer(text: str, chat: Chat, conversation: str | None, *, yes: bool)
         return
     except click.Abort:
         echo(f"\n{CANCELLED_TEXT}", err=True)
+        return
+    except Exception as error:
+        logging.getLogger("toolmason").debug("the answer failed", exc_info=True)
+        print_error(f"The model failed: {type(error).__name__}: {error}")
         return
     if reply.finish == "cancelled":
         echo(CANCELLED_TEXT, err=True)

@@ -189,10 +189,11 @@ def call(servers: ServerList, name: str, words: tuple[str, ...], **options: Any)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def inspect(servers: ServerList, *, as_json: bool) -> None:
     """Print all about SERVER: a configured name, a URL, or a command. Without it, about each configured server."""
-    from toolmason.cli.commands.use_tools.inspect_server import describe_server, print_server  # noqa: PLC0415 - rules
-
     box = connect_servers(Toolbox(*servers), reports=True)
     fail_if_down(box, _SIGN_IN_HINT)
+    # Only after a connection, which reports a missing SDK.
+    from toolmason.cli.commands.use_tools.inspect_server import describe_server, print_server  # noqa: PLC0415 - rules
+
     found = [describe_server(source) for source in get_state(box).remotes.sources]
     if as_json:
         print_json(found)
