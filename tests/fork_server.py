@@ -95,16 +95,16 @@ class ForkServer:
         self.folder = Path(self._temporary.name)
         """Holds `python` and `toolmason`, for tests that start a program by its path; see `fork_launcher`."""
         self.python = str(self.folder / "python")
-        address = str(self.folder / "socket")
+        self.address = str(self.folder / "socket")
         for name, program in (("python", sys.executable), ("toolmason", COMMAND)):
-            words = shlex.join([sys.executable, "-IS", str(LAUNCHER), address, program])
+            words = shlex.join([sys.executable, "-IS", str(LAUNCHER), self.address, program])
             (self.folder / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n', "utf-8")
             (self.folder / name).chmod(0o700)
         self._control, theirs = socket.socketpair()
         with theirs, socket.socket(socket.AF_UNIX) as launchers:
-            launchers.bind(address)
+            launchers.bind(self.address)
             launchers.listen()
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [sys.executable, "-P", __file__, str(theirs.fileno()), str(launchers.fileno())],
                 pass_fds=[theirs.fileno(), launchers.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -172,7 +172,7 @@ class ForkServer:
 
     def close(self) -> None:
         self._control.close()
-        self._process.wait(60)
+        self.process.wait(60)
         self._temporary.cleanup()
 
 
@@ -217,6 +217,9 @@ def serve(control: socket.socket, launchers: socket.socket) -> dict[str, Any]:
                 os.kill(pid, signal.SIGKILL)
         for asking in [place for place in (control, launchers) if place in ready]:
             reply, life, streams = _accept(asking) if asking is launchers else _receive(asking)
+            if not streams:
+                reply.close()
+                continue
             pid = os.fork()
             if pid == 0:
                 for other in (control, launchers, wake, woken, *running.values()):
@@ -225,8 +228,9 @@ def serve(control: socket.socket, launchers: socket.socket) -> dict[str, Any]:
                 return _take(reply, streams)
             for descriptor in streams:
                 os.close(descriptor)
-            reply.sendall(f"{pid}\n".encode())
             running[pid] = reply
+            with contextlib.suppress(OSError):  # a launcher may be killed before its fork is known to it
+                reply.sendall(f"{pid}\n".encode())
             lives.update({life: pid} if life else {})
 
 
@@ -239,10 +243,13 @@ def _receive(control: socket.socket) -> tuple[socket.socket, int, list[int]]:
 
 
 def _accept(launchers: socket.socket) -> tuple[socket.socket, int, list[int]]:
-    """Return the connection of a launcher, a pipe that ends when the launcher ends, and the streams."""
+    """Return the connection of a launcher, a pipe that ends when the launcher ends, and the streams.
+
+    A launcher that was killed before its request has no streams.
+    """
     connection, _ = launchers.accept()
-    _, (life, *streams), _, _ = socket.recv_fds(connection, 1, 4)
-    return connection, life, streams
+    _, descriptors, _, _ = socket.recv_fds(connection, 1, 4)
+    return connection, *((descriptors[0], descriptors[1:]) if descriptors else (0, []))
 
 
 def _report_ends(running: dict[int, socket.socket]) -> None:
@@ -257,7 +264,10 @@ def _report_ends(running: dict[int, socket.socket]) -> None:
 def _take(reply: socket.socket, streams: Sequence[int]) -> dict[str, Any]:
     """Read the request, and make this fork the process that it describes."""
     with reply, reply.makefile("r", encoding="utf-8") as lines:
-        request: dict[str, Any] = json.loads(lines.readline())
+        line = lines.readline()
+    if not line:
+        os._exit(1)  # the launcher was killed
+    request: dict[str, Any] = json.loads(line)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)

@@ -1,8 +1,11 @@
 """A program that is started by the path of `forks.python` behaves as in an interpreter of its own."""
 
+import os
 import signal
+import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +37,18 @@ def test_it_ends_with_its_launcher(start, number):
         # The end of the stream is the end of the fork: the launcher has closed its own.
         assert process.stdout.read() == ""
         assert process.wait(30) == -number
+
+
+@pytest.mark.parametrize("sent", [[], [b"+"]], ids=["before its request", "after the first byte"])
+def test_the_server_survives_a_launcher_that_is_killed_early(forks, sent):
+    os.kill(forks.process.pid, signal.SIGSTOP)
+    with socket.socket(socket.AF_UNIX) as launcher, Path(os.devnull).open() as nothing:
+        launcher.connect(forks.address)
+        for part in sent:
+            socket.send_fds(launcher, [part], [nothing.fileno()] * 4)
+    os.kill(forks.process.pid, signal.SIGCONT)
+
+    assert forks.run([sys.executable, "-c", "print('up')"]).stdout == "up\n"
 
 
 def test_other_words_are_for_an_interpreter(forks):
