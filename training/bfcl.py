@@ -36,6 +36,8 @@ USED = (
 )
 HALVED = ("simple_python", "multiple")
 NUMBER = re.compile(r"(?<![\w.,-])\d+(?:\.\d+)?(?![\w,]|\.\d)")
+MAX_SHARED = 0.7
+"""Share of words from which a request counts as one of the evaluation."""
 MAX_CHARS = 3000
 """Longer conversations are left out."""
 
@@ -44,6 +46,21 @@ def is_held_out(question: dict[str, Any]) -> bool:
     """Return True if a question belongs to the evaluation."""
     number = int(re.findall(r"\d+", question["id"])[0])
     return question["kind"] in HALVED and number % 2 == 1
+
+
+class HeldOut:
+    """Words of each request of the evaluation."""
+
+    def __init__(self) -> None:
+        self.words = [_words(_text(one)) for one in questions() if is_held_out(one) or "irrelevance" in one["kind"]]
+        for file in sorted((Path(__file__).parents[1] / "tests" / "data").glob("*_prompts.json")):
+            boxes = json.loads(file.read_text("utf-8"))
+            self.words += [_words(case["prompt"]) for box in boxes for case in box["cases"]]
+
+    def repeats(self, text: str) -> bool:
+        """Return True if a text repeats a request of the evaluation: some questions of BFCL occur in several kinds."""
+        words = _words(text)
+        return any(len(words & other) > MAX_SHARED * len(words | other) for other in self.words)
 
 
 def make_definition(function: dict[str, Any]) -> ToolDefinition:
@@ -55,15 +72,13 @@ def make_definition(function: dict[str, Any]) -> ToolDefinition:
 
 def read_items() -> list[tuple[list[ToolDefinition], str, list[tuple[str, dict[str, Any]]]]]:
     """Return tools, text and calls of every question for training."""
-    held_words = [_words(_text(one)) for one in questions() if is_held_out(one) or "irrelevance" in one["kind"]]
+    held_out = HeldOut()
     items = []
     for question in questions():
         if question["kind"] not in USED or is_held_out(question) or not question["calls"]:
             continue
         text = _text(question)
-        words = _words(text)
-        # Some questions of other kinds repeat a question of the evaluation.
-        if any(len(words & other) > 0.7 * len(words | other) for other in held_words):
+        if held_out.repeats(text):
             continue
         tools = [make_definition(function) for function in question["function"]]
         schemas = {tool.name: tool.input_schema for tool in tools}

@@ -177,17 +177,17 @@ class Generator:
             intent = rng.choices(tuple(CHAT), (2, 2, 1, 3, 5))[0]
             before = self._make_exchange(rng.choice(tools)) if rng.random() < 0.3 else []
             return Example(
-                definitions, [*before, Turn("user", self._vary(rng.choice(CHAT[intent].split("|"))))], intent
+                definitions, [*before, Turn("user", self.vary(rng.choice(CHAT[intent].split("|"))))], intent
             )
         if draw < 0.21:
-            return Example(definitions, [Turn("user", self._vary(self._unrelated(tools)))], "none")
+            return Example(definitions, [Turn("user", self.vary(self._unrelated(tools)))], "none")
         if draw < 0.245:
             return self._make_missing_action()
         language = "en" if rng.random() < 0.68 else rng.choice(LANGUAGES[1:])
         tool = rng.choice(tools)
         request = tool.ask(language)
         name = tool.definition.name
-        user = Turn("user", self._vary(request.text))
+        user = Turn("user", self.vary(request.text))
         call = format_call(name, request.arguments)
         if draw < 0.335:
             other = rng.choice(tools) if rng.random() < 0.5 else tool
@@ -195,7 +195,7 @@ class Generator:
             if second.text == request.text:
                 return Example(definitions, [user], call)
             joiner = rng.choice(JOINERS[language])
-            both = Turn("user", self._vary(request.text.rstrip("?.! ") + joiner + second.text))
+            both = Turn("user", self.vary(request.text.rstrip("?.! ") + joiner + second.text))
             return Example(definitions, [both], f"{call}\n{format_call(other.definition.name, second.arguments)}")
         if draw < 0.45 and request.result is not None and request.answer is not None:
             before = self._make_exchange(rng.choice(tools)) if rng.random() < 0.2 else []
@@ -210,12 +210,12 @@ class Generator:
             ]
             if request.follow_up is not None and rng.random() < 0.6:
                 text, arguments = request.follow_up
-                return Example(definitions, [*turns, Turn("user", self._vary(text))], format_call(name, arguments))
+                return Example(definitions, [*turns, Turn("user", self.vary(text))], format_call(name, arguments))
             other = rng.choice(tools)
             second = other.ask(language)
             return Example(
                 definitions,
-                [*turns, Turn("user", self._vary(second.text))],
+                [*turns, Turn("user", self.vary(second.text))],
                 format_call(other.definition.name, second.arguments),
             )
         return Example(definitions, [user], call)
@@ -261,7 +261,7 @@ class Generator:
         else:
             first_arguments = {}
             text = f"{verb} the {self.values.spell_ordinal(number + 1, 'en')} of my {entity.plural}"
-        asked = Turn("user", self._vary(text))
+        asked = Turn("user", self.vary(text))
         first_call = Turn("assistant", format_call(first.definition.name, first_arguments))
         if rng.random() < 0.3:
             return Example(tools, [asked], first_call.text)
@@ -364,7 +364,7 @@ class Generator:
         tools = [tool for tool in tools if tool.kind != f"{entity.singular} {missing}"]
         definitions = list({tool.definition.name: tool.definition for tool in tools}.values())
         self.rng.shuffle(definitions)
-        return Example(definitions, [Turn("user", self._vary(request.text))], "none")
+        return Example(definitions, [Turn("user", self.vary(request.text))], "none")
 
     def _make_tools(self, count: int) -> list[Tool]:
         tools: dict[str, Tool] = {}
@@ -794,7 +794,8 @@ class Generator:
         )
         return Tool(definition, ask)
 
-    def _vary(self, text: str) -> str:
+    def vary(self, text: str) -> str:
+        """Return a request with another spelling of its beginning and end."""
         rng = self.rng
         if rng.random() < 0.25 and text[0].isupper() and text[1:2].islower():
             text = text[0].lower() + text[1:]

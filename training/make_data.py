@@ -2,20 +2,23 @@
 
 Usage: python training/make_data.py OUT [SYNTHETIC]
 
-`OUT` gets `tokenizer.json`, `train.xz` (lengths and token IDs) and `held_out.json` (the prompts of the evaluation).
+`OUT` gets `tokenizer.json`, `train.xz` (lengths and token IDs), `held_out.json` (the prompts of the evaluation) and
+`held_out_boxes.json` (for `make local-eval EVAL_FLAGS="--prompts FILE"`).
 """
 
 from __future__ import annotations
 
 import json
 import lzma
-import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
 from bfcl import BfclMaker, is_held_out, make_chat, make_definition
+from box_examples import BoxMaker, split_boxes
+from boxes import Box
 from generate import Generator
 from live.corpus import questions
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -25,6 +28,8 @@ from toolmason_local.weights import find_weights
 
 SEED = 7
 MAX_TOKENS = 900
+BOX_COPIES, BFCL_COPIES = 36, 32
+"""Varied copies of each request."""
 CONTROL = 3
 """Type of a token that has a meaning of its own, in a GGUF file."""
 
@@ -49,17 +54,22 @@ def make_tokenizer(weights: Path) -> Tokenizer:
 
 
 def main() -> None:
-    out, count = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 300_000
+    out, count = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 260_000
     out.mkdir(parents=True, exist_ok=True)
     tokenizer = make_tokenizer(find_weights(None))
     tokenizer.save(str(out / "tokenizer.json"))
     generator, bfcl = Generator(SEED), BfclMaker(SEED)
     examples = [generator.make_chain() if number % 16 == 0 else generator.make() for number in range(count)]
     own = len(examples)
-    examples += bfcl.make_all(16)
+    boxes = BoxMaker(SEED, generator.vary)
+    examples += boxes.make_all(BOX_COPIES)
+    boxed = len(examples) - own
+    examples += bfcl.make_all(BFCL_COPIES)
     examples += make_chat(bfcl.rng, bfcl.pool) * 4
-    random.Random(SEED).shuffle(examples)
-    print(f"{own} from templates, {len(examples) - own} from BFCL ({len(bfcl.items)} questions)")
+    print(
+        f"{own} from templates, {boxed} from {len(boxes.boxes)} boxes, "
+        f"{len(examples) - own - boxed} from BFCL ({len(bfcl.items)} questions)"
+    )
     prompts = [
         tokenizer.encode_batch([format_prompt(one.tools, one.turns) for one in part], add_special_tokens=False)
         for part in _parts(examples)
@@ -70,7 +80,8 @@ def main() -> None:
     rows = [(p.ids, r.ids) for ps, rs in zip(prompts, replies, strict=True) for p, r in zip(ps, rs, strict=True)]
     rows = [(p, r) for p, r in rows if len(p) + len(r) <= MAX_TOKENS]
     with lzma.open(out / "train.xz", "wb", preset=9) as stream:
-        # The number of rows, the lengths of prompts and replies, and then all tokens.
+        # The number of rows, the lengths of prompts and replies, and then all tokens. The rows are not shuffled, because
+        # similar ones compress better side by side; `train.py` draws them at random.
         stream.write(np.array([len(rows)], np.uint32).tobytes())
         stream.write(np.array([(len(p), len(r)) for p, r in rows], np.uint16).tobytes())
         for p, r in rows:
@@ -93,6 +104,28 @@ def main() -> None:
         ],
         (out / "held_out.json").open("w"),
     )
+    json.dump([_to_prompts(box) for box in split_boxes()[1]], (out / "held_out_boxes.json").open("w"), indent=1)
+
+
+def _to_prompts(box: Box) -> dict[str, Any]:
+    """Return a box in the form of `tests/data/newcomer_prompts.json`, without the follow-ups."""
+    return {
+        "name": box.name,
+        "tools": [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.schema} for tool in box.tools
+        ],
+        "cases": [
+            {
+                "prompt": case.text,
+                "calls": [
+                    {"name": name, "arguments": {key: [value] for key, value in arguments.items()}}
+                    for name, arguments in case.calls
+                ],
+            }
+            for case in box.cases
+            if case.before is None and (case.calls or case.intent == "none")
+        ],
+    }
 
 
 def _parts(examples: list, size: int = 20_000) -> list:

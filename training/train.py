@@ -111,6 +111,17 @@ def adapt(model: LlamaForCausalLM) -> dict[str, Adapted]:
     return adapters
 
 
+def read_adapter(adapters: dict[str, Adapted], path: Path) -> None:
+    """Set the adapters to those of a GGUF file."""
+    tensors = {one.name: torch.tensor(np.array(one.data)).float() for one in gguf.GGUFReader(path).tensors}
+    for name, adapted in adapters.items():
+        b = tensors[f"{name}.weight.lora_b"]
+        if name.endswith(("attn_q", "attn_k")):
+            b = to_half_rotary(b, HEADS if name.endswith("attn_q") else KEY_HEADS)
+        adapted.a.data.copy_(tensors[f"{name}.weight.lora_a"])
+        adapted.b.data.copy_(b)
+
+
 def write_adapter(adapters: dict[str, Adapted], path: Path) -> None:
     """Write the adapters as a GGUF file."""
     writer = gguf.GGUFWriter(path, "llama")
@@ -243,6 +254,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=8)
     parser.add_argument("--total-minutes", type=float, default=16)
     parser.add_argument("--resume", type=Path)
+    parser.add_argument("--start", type=Path, help="begin with this adapter, without the state of its optimizer")
+    parser.add_argument("--spent", type=float, default=0.0, help="minutes that the training of --start took")
+    parser.add_argument("--no-score", action="store_true")
     parser.add_argument("--steps", type=int, default=10**9, help="stop after so many steps")
     parser.add_argument("--eager", action="store_true", help="do not compile the layers")
     given = parser.parse_args()
@@ -253,7 +267,10 @@ def main() -> None:
     parameters = [one for adapted in adapters.values() for one in (adapted.a, adapted.b)]
     optimizer = torch.optim.AdamW(parameters, lr=PEAK_RATE, weight_decay=0.01, betas=(0.9, 0.98), fused=True)
     rows = Rows(given.data / "train.xz")
-    step, epoch, spent, position = 0, 0, 0.0, 0
+    step, epoch, spent, position = 0, 0, 60 * given.spent, 0
+    if given.start:
+        read_adapter(adapters, given.start)
+        epoch = 1  # other batches than those that it has seen
     if given.resume:
         saved = torch.load(given.resume, map_location=DEVICE)
         for parameter, value in zip(parameters, saved["parameters"], strict=True):
@@ -307,7 +324,7 @@ def main() -> None:
         given.data / "state.pt",
     )
     write_adapter(adapters, given.out / "adapter.gguf")
-    if spent < 0.97 * given.total_minutes * 60:
+    if given.no_score or spent < 0.97 * given.total_minutes * 60:
         return
     model.eval()
     for layer in model.model.layers:

@@ -96,6 +96,17 @@ def judge_prompt(writer, tools, case):
     return {"tool": is_right, "exact": exact} if wanted else {"tool": is_right}
 
 
+def judge_prompts(writer, file, kind, totals, *, shows_failures):
+    judged, began = [], time.perf_counter()
+    for box in json.loads(file.read_text("utf-8")):
+        tools = [ToolDefinition(one["name"], one["description"], one["input_schema"]) for one in box["tools"]]
+        for case in box["cases"]:
+            judged.append(judge_prompt(writer, tools, case))
+            if shows_failures and not all(judged[-1].values()):
+                print(case["prompt"], "=>", decide_reply(writer, tools, [Turn("user", case["prompt"])]))
+    report(kind, judged, time.perf_counter() - began, totals)
+
+
 def report(kind, judged, seconds, totals):
     names = {name for one in judged for name in one}
     figures = {}
@@ -115,10 +126,14 @@ def main():
     options = argparse.ArgumentParser()
     options.add_argument("--sample", type=int, default=1)
     options.add_argument("--show", choices=PROMPTS, help="print the prompts of a set that fail")
+    options.add_argument("--prompts", type=Path, help="judge only the prompts of this file, and print those that fail")
     given = options.parse_args()
     weights = find_weights(None)
     writer = get_engine(weights, find_adapter(weights)).start_session(lambda: False)
     totals = {}
+    if given.prompts is not None:
+        judge_prompts(writer, given.prompts, given.prompts.stem, totals, shows_failures=True)
+        return
     for kind in KINDS:
         held_out = [
             one
@@ -129,14 +144,8 @@ def main():
         judged = [judge(writer, question) for question in held_out[:: given.sample]]
         report(kind, judged, time.perf_counter() - began, totals)
     for kind in PROMPTS if given.sample == 1 else ():
-        judged, began = [], time.perf_counter()
-        for box in json.loads((ROOT / "tests" / "data" / f"{kind[:-1]}_prompts.json").read_text("utf-8")):
-            tools = [ToolDefinition(one["name"], one["description"], one["input_schema"]) for one in box["tools"]]
-            for case in box["cases"]:
-                judged.append(judge_prompt(writer, tools, case))
-                if given.show == kind and not all(judged[-1].values()):
-                    print(case["prompt"], "=>", decide_reply(writer, tools, [Turn("user", case["prompt"])]))
-        report(kind, judged, time.perf_counter() - began, totals)
+        file = ROOT / "tests" / "data" / f"{kind[:-1]}_prompts.json"
+        judge_prompts(writer, file, kind, totals, shows_failures=given.show == kind)
     print(f"memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
     print(json.dumps(totals))
     missed = [

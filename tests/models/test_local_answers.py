@@ -5,7 +5,7 @@ import pytest
 from toolmason import ToolCall, ToolDefinition, ToolResult
 from toolmason.errors import ToolError
 from toolmason_local.answers import choose_answer, describe_intent, is_supported, summarize_results
-from toolmason_local.grounding import copy_strings, find_copy
+from toolmason_local.grounding import choose_named, copy_strings, drop_unmentioned, find_copy
 
 
 def make_result(text):
@@ -51,6 +51,19 @@ def test_a_sentence_about_one_of_several_calls_names_the_values_of_that_call(sen
 def test_the_number_of_items_in_a_list_may_be_said():
     assert is_supported("There are 3 notes: a, b and c.", ['["a", "b", "c"]'])
     assert not is_supported("There are 7 notes: a, b and c.", ['["a", "b", "c"]'])
+    assert is_supported("There is 1 note.", ['["a"]'])
+
+
+@pytest.mark.parametrize("result", ["open from six to ten", '{"from": "six", "to": "ten"}'])
+def test_a_result_that_is_not_a_list_has_no_number_of_items(result):
+    assert not is_supported("There are 1 hours.", [result, "When are you open, please?"])
+
+
+@pytest.mark.parametrize("value", [["sea", "sun"], {"sea": 2}], ids=["list", "object"])
+def test_a_sentence_may_be_about_a_call_with_a_list_or_an_object(value):
+    call = ToolCall("1", "tag_photo", {"photo": "P7", "tags": value})
+
+    assert choose_answer("P7 is done: sea 2.", make_result("P7: 2"), [call], "Tag P7 with sea") == "P7 is done: sea 2."
 
 
 def test_a_long_result_is_shown_as_it_is():
@@ -95,20 +108,44 @@ def test_a_near_copy_becomes_a_copy(text, copy):
     assert find_copy(text, request) == copy
 
 
-def test_choices_and_numbers_stay_as_they_are():
+@pytest.mark.parametrize(
+    ("values", "request_text", "day"),
+    [
+        ({}, "When are you open on weekends?", "weekend"),
+        ({"day": "weekday"}, "What are the opening hours on the weekend?", "weekend"),
+        ({"day": "weekday"}, "weekday or weekend?", "weekday"),
+        ({}, "When are you open?", None),
+    ],
+)
+def test_a_choice_that_the_request_names_is_sent(values, request_text, day):
+    schema = {"properties": {"day": {"enum": ["weekday", "weekend"]}, "year": {"type": "integer"}}}
+
+    assert choose_named(values, schema, request_text).get("day") == day
+
+
+def test_an_optional_argument_needs_a_mention_unless_it_is_a_boolean():
+    schema = {"properties": {"chapter": {"type": "integer"}, "night": {"type": "boolean"}, "lang": {"type": "string"}}}
+    values = {"chapter": 31, "night": False, "lang": "de"}
+
+    assert drop_unmentioned(values, schema, "open the book at chapter thirty-one") == {"chapter": 31, "night": False}
+
+
+def test_choices_numbers_and_times_stay_as_they_are():
     schema = {
         "type": "object",
         "properties": {
             "unit": {"enum": ["celsius"]},
+            "at": {"type": "string", "format": "time"},
             "tags": {"type": "array", "items": {"type": "string"}},
             "where": {"$ref": "#/$defs/place"},
         },
         "$defs": {"place": {"type": "object", "properties": {"name": {"type": "string"}}}},
     }
-    values = {"unit": "celsius", "tags": ["TAE-02", 5], "where": {"name": "brno"}}
+    values = {"unit": "celsius", "at": "09:15", "tags": ["TAE-02", 5], "where": {"name": " brno"}}
 
-    assert copy_strings(values, schema, "Celcius for TEA-02 in Brno") == {
+    assert copy_strings(values, schema, "Celcius for TEA-02 in Brno at 9:15") == {
         "unit": "celsius",
+        "at": "09:15",
         "tags": ["TEA-02", 5],
         "where": {"name": "Brno"},
     }

@@ -49,8 +49,7 @@ def test_a_tool_is_one_line_with_its_types():
     }
 
     assert format_tool(ToolDefinition("w", "Weather\nof a city.", schema)) == (
-        'w(city: string (City name), unit?: "C"|"F", days?: integer, tags?: string[], day?: string date) '
-        "Weather of a city."
+        "w(city (City name), unit?: C|F, days?: integer, tags?: string[], day?: date) Weather of a city."
     )
 
 

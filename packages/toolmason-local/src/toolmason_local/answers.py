@@ -57,19 +57,20 @@ def choose_answer(sentence: str, result: ToolResult, calls: Sequence[ToolCall], 
 def _name_own_values(sentence: str, own: Mapping[str, Any], all_arguments: Sequence[Mapping[str, Any]]) -> str:
     """Return a sentence that names the strings of its own call instead of those of another call."""
     for name, value in own.items():
-        others = {one.get(name) for one in all_arguments if isinstance(one.get(name), str)} - {value}
         if isinstance(value, str) and value not in sentence:
-            for other in others:
-                sentence = sentence.replace(other, value) if other else sentence
+            for other in {text for one in all_arguments if isinstance(text := one.get(name), str)} - {value, ""}:
+                sentence = sentence.replace(other, value)
     return sentence
 
 
 def is_supported(sentence: str, sources: Sequence[str]) -> bool:
-    """Return True if the numbers, names and codes of a sentence occur in the sources."""
+    """Return True if the numbers, names and codes of a sentence occur in the sources. The first one is the result."""
     text = " ".join(sources)
     folded = text.casefold()
     numbers = {_to_number(found) for found in _NUMBER.findall(text)}
-    items = len(re.findall(r"[,\n]", text)) + 1
+    result = sources[0].lstrip()
+    separators = 0 if result.startswith("{") else len(re.findall(r"[,\n]", result))
+    items = separators + 1 if separators or result.startswith("[") else 0
     for found in _NUMBER.findall(sentence):
         number = _to_number(found)
         # A small number may be the count of the items in a list.
@@ -89,7 +90,7 @@ def _format_result(result: ToolResult, call: ToolCall | None) -> str:
     given = ", ".join(_list_values(get_arguments(call)))[:_MAX_ARGUMENT_CHARS]
     name = result.name.replace("_", " ") + (f" ({given})" if given else "")
     if result.error is not None:
-        return f"{name} failed: {result.error.message}"
+        return f"{name} failed: {result.error.message.removeprefix(f'{result.name} failed: ')}"
     text = result.text.strip()
     if not text or text in ("null", "Success"):
         return f"{name}: done."

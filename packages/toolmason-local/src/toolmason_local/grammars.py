@@ -8,6 +8,7 @@ from typing import Any, Final
 MAX_STRING_CHARS: Final = 80
 MAX_LIST_ITEMS: Final = 8
 _MAX_DEPTH: Final = 24
+_TIME: Final = "^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?$"
 
 
 def format_literal(text: str) -> str:
@@ -38,6 +39,9 @@ def limit_lengths(schema: Any, depth: int = 0) -> Any:
         else:
             limited[key] = value
     kind = limited.get("type")
+    if kind == "string" and limited.get("format") == "time":
+        # llama.cpp would also demand a time zone, which no request mentions.
+        return {"type": "string", "pattern": _TIME}
     if kind == "string" and "enum" not in limited and "const" not in limited and "pattern" not in limited:
         limited["maxLength"] = min(_int_or_default(limited.get("maxLength"), MAX_STRING_CHARS), MAX_STRING_CHARS)
     elif kind == "array":

@@ -35,6 +35,10 @@ _ORDINALS: Final = frozenset(
 )
 _AMOUNTS: Final = {"week": 7.0, "fortnight": 14.0, "dozen": 12.0, "couple": 2.0, "pair": 2.0, "once": 1.0, "twice": 2.0}
 """Words that stand for a number."""
+_FIXED_FORM: Final = frozenset({"enum", "const", "format", "pattern"})
+"""Keywords of strings that are not words of the request: the request says "quarter past nine", the value is "09:15"."""
+_MAX_PHRASES: Final = 120
+_MAX_PHRASE_WORDS: Final = 4
 _EDGES: Final = ".,;:!?\"'()[]{}«»“”„¿¡"
 
 
@@ -47,9 +51,25 @@ def copy_strings(values: Any, schema: Mapping[str, Any], request: str, root: Map
         return {name: copy_strings(value, properties.get(name, {}), request, root) for name, value in values.items()}
     if isinstance(values, list):
         return [copy_strings(value, part.get("items", {}), request, root) for value in values]
-    if isinstance(values, str) and "enum" not in part and "const" not in part:
-        return find_copy(values, request)
-    return values
+    return find_copy(values.strip(), request) if isinstance(values, str) and is_free_text(part) else values
+
+
+def is_free_text(part: Mapping[str, Any]) -> bool:
+    """Return True if a schema admits any words, not only choices, dates or times."""
+    return part.keys().isdisjoint(_FIXED_FORM)
+
+
+def choose_named(values: Mapping[str, Any], schema: Mapping[str, Any], request: str) -> dict[str, Any]:
+    """Return arguments with the choices that the request names, also if the model left them out."""
+    stems, named = set(extract_stems(request)), dict(values)
+    for name, part in (schema.get("properties") or {}).items():
+        choices = resolve(part, schema).get("enum") or ()
+        found = [
+            one for one in choices if isinstance(one, str) and (words := extract_stems(one)) and stems.issuperset(words)
+        ]
+        if len(found) == 1:
+            named[name] = found[0]
+    return named
 
 
 def find_copy(text: str, request: str) -> str:
@@ -71,14 +91,51 @@ def find_copy(text: str, request: str) -> str:
     return best
 
 
+def offer_phrases(
+    values: Mapping[str, Any], schema: Mapping[str, Any], request: str, conversation: str
+) -> dict[str, Any] | None:
+    """Return the schema with phrases of the request as the choices of each string that the conversation does not have.
+
+    Return None if it has all strings, or if the request has too many phrases.
+    """
+    properties, words = schema.get("properties") or {}, _Words(conversation)
+    unknown = [
+        name
+        for name, value in values.items()
+        if isinstance(value, str)
+        and is_free_text(resolve(properties.get(name, {}), schema))
+        and not words.mention(name, value, {})
+    ]
+    phrases = _find_phrases(request) if unknown else []
+    if not 0 < len(phrases) <= _MAX_PHRASES:
+        return None
+    return {**schema, "properties": {**properties, **{name: {"type": "string", "enum": phrases} for name in unknown}}}
+
+
+def _find_phrases(request: str) -> list[str]:
+    """Return the words of a request, and each sequence of some of them."""
+    words = list(_WORD.finditer(request))
+    spans = (
+        request[words[start].start() : words[end].end()].strip(_EDGES).removesuffix("'s")
+        for start in range(len(words))
+        for end in range(start, min(start + _MAX_PHRASE_WORDS, len(words)))
+    )
+    return list(dict.fromkeys(filter(None, spans)))
+
+
 def drop_unmentioned(values: dict[str, Any], schema: Mapping[str, Any], request: str) -> dict[str, Any]:
-    """Return the arguments without optional ones that the request does not mention."""
+    """Return the arguments without optional ones that the request does not mention, except booleans.
+
+    A request expresses a boolean in its way: "nothing fancy" for `formal=false`.
+    """
     properties, required = schema.get("properties") or {}, schema.get("required") or ()
     words = _Words(request)
     return {
         name: value
         for name, value in values.items()
-        if name in required or words.mention(name, value, resolve(properties.get(name, {}), schema))
+        if name in required
+        or isinstance(value, bool)
+        or words.mention(name, value, resolve(properties.get(name, {}), schema))
     }
 
 

@@ -32,6 +32,8 @@ _MAX_TEXT_CHARS: Final = 1500
 _MAX_RESULT_CHARS: Final = 500
 _MAX_CHOICES: Final = 8
 _MAX_TYPE_DEPTH: Final = 3
+_USUAL_TYPE: Final = "string"
+"""Type of most parameters. Prompts leave it out, because each token takes time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ def format_tool(tool: ToolDefinition, *, has_notes: bool = True) -> str:
     properties = schema.get("properties")
     required = schema.get("required") or ()
     parts = [
-        f"{name}{'' if name in required else '?'}: {_format_type(part, schema)}"
+        name
+        + ("" if name in required else "?")
+        + ("" if (kind := _format_type(part, schema)) == _USUAL_TYPE else f": {kind}")
         + (_format_note(part) if has_notes else "")
         for name, part in (properties.items() if isinstance(properties, Mapping) else ())
         if isinstance(part, Mapping)
@@ -75,11 +79,14 @@ def _format_type(part: Any, root: Mapping[str, Any], depth: int = 0) -> str:
     part = resolve(part, root)
     choices = part.get("enum")
     if isinstance(choices, list) and choices:
-        return "|".join(json.dumps(choice, ensure_ascii=False) for choice in choices[:_MAX_CHOICES])
+        return "|".join(
+            " ".join(choice.split()) if isinstance(choice, str) else json.dumps(choice)
+            for choice in choices[:_MAX_CHOICES]
+        )
     kind = part.get("type", "any")
     if kind == "array" and depth < _MAX_TYPE_DEPTH:
         return f"{_format_type(part.get('items', {}), root, depth + 1)}[]"
-    return f"{kind} {part['format']}" if isinstance(part.get("format"), str) else str(kind)
+    return part["format"] if isinstance(part.get("format"), str) and kind == _USUAL_TYPE else str(kind)
 
 
 def _format_note(part: Mapping[str, Any]) -> str:

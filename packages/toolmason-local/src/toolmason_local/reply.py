@@ -7,7 +7,7 @@ arguments, and a string that nearly repeats words of the request is replaced by 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from pydantic_core import from_json
@@ -17,10 +17,17 @@ from toolmason.errors import ModelError
 from toolmason.models import ToolChoice
 from toolmason.models.lexical.similarity import score_similarity
 from toolmason_local.grammars import format_literal, limit_lengths
-from toolmason_local.grounding import copy_strings, drop_unmentioned, has_unknown_code, is_mentioned
+from toolmason_local.grounding import (
+    choose_named,
+    copy_strings,
+    drop_unmentioned,
+    has_unknown_code,
+    is_mentioned,
+    offer_phrases,
+)
 from toolmason_local.prompts import CALL, INTENTS, SAY, Intent, Turn, format_prompt
 from toolmason_local.smallest_values import find_smallest, is_valid
-from toolmason_local.writer import GenerationLimits, TextGenerator
+from toolmason_local.writer import Completion, GenerationLimits, TextGenerator
 
 MAX_TOOLS: Final = 8
 """Maximum tools in a prompt: of more, those whose words are the most similar to the request."""
@@ -28,7 +35,9 @@ MAX_CALLS: Final = 4
 """Maximum calls in one reply."""
 MIN_CALL_PROBABILITY: Final = 0.6
 """Minimum probability of a call: a wrong call costs more than a missing one."""
-MIN_INVENTED_PROBABILITY: Final = 0.98
+MIN_NONE_PROBABILITY: Final = 0.8
+"""Probability of "no tool fits" below which a call is made whose values the request mentions."""
+MIN_INVENTED_PROBABILITY: Final = 0.995
 """Minimum probability of a call with a value that the request does not mention."""
 _MAX_SAY_TOKENS: Final = 70
 _MAX_ARGUMENT_TOKENS: Final = 220
@@ -65,38 +74,80 @@ def decide_reply(
     request = next((turn.text for turn in reversed(turns) if turn.role == "user"), "")
     offered = shortlist(tools, request)
     prompt = format_prompt(offered, turns, is_trained=writer.has_adapter)
-    first = writer.generate(
-        prompt, _make_first_limits(offered, must or ("any" if turns[-1].role == "tool" else "first"))
-    )
-    line = first.text
-    if must is None and writer.has_adapter and line.startswith(CALL) and first.probability < MIN_CALL_PROBABILITY:
-        return Reply(intent="none")
-    if line.startswith(SAY):
-        return Reply(text=line.removeprefix(SAY).strip())
+    kind = must or ("any" if turns[-1].role == "tool" else "first")
+    first = writer.generate(prompt, _make_first_limits(offered, kind))
+    is_free = must is None and writer.has_adapter
+    if first.text.startswith(SAY):
+        return Reply(text=first.text.removeprefix(SAY).strip())
     for intent in INTENTS:
-        if line == intent:
-            return Reply(intent=intent)
-    calls: list[tuple[str, dict[str, Any]]] = []
-    while line.strip():
-        tool = next(tool for tool in offered if tool.name == line.strip().removeprefix(CALL).strip())
-        prompt += f"{line} "
-        arguments, written = fill_arguments(writer, tool, prompt, request)
-        if arguments is None or (tool.name, arguments) in calls:
-            break
-        # After "2 TEA-01 and 4 CUP-01", the model may add CUP-02 to "And 5 TEA-02?".
-        is_named = not any(has_unknown_code(made, request) for _, made in calls)
-        if calls and has_unknown_code(arguments, request if is_named else " ".join(turn.text for turn in turns)):
-            break
-        is_doubtful = not calls and must is None and writer.has_adapter and first.probability < MIN_INVENTED_PROBABILITY
-        if is_doubtful and not is_mentioned(arguments, tool.input_schema, request):
-            return Reply(intent="none")
-        calls.append((tool.name, arguments))
-        if len(calls) == MAX_CALLS:
-            break
-        prompt += written
-        limits = GenerationLimits(grammar=f'root ::= ("\\n{CALL}" ({_join_names(offered)}))?', max_tokens=40)
-        line = writer.generate(prompt, limits).text
-    return Reply(tuple(calls))
+        if first.text == intent:
+            is_doubtful = is_free and intent == "none" and first.probability < MIN_NONE_PROBABILITY
+            return _find_grounded_call(writer, offered, turns) if is_doubtful else Reply(intent=intent)
+    if is_free and first.probability < MIN_CALL_PROBABILITY:
+        return Reply(intent="none")
+    conversation = " ".join(turn.text for turn in turns)
+    return _CallWriter(writer, offered, request, conversation, may_decline=is_free).write(prompt, first)
+
+
+@dataclass(frozen=True, slots=True)
+class _CallWriter:
+    """Writer of the calls of a reply, one line after another."""
+
+    generator: TextGenerator
+    tools: Sequence[ToolDefinition]
+    request: str
+    conversation: str
+    may_decline: bool
+    """True if the reply may be that no tool fits."""
+
+    def write(self, prompt: str, first: Completion) -> Reply:
+        """Return the calls that begin with a first line, or that no tool fits."""
+        calls: list[tuple[str, dict[str, Any]]] = []
+        line = first.text
+        while line.strip():
+            tool = next(tool for tool in self.tools if tool.name == line.strip().removeprefix(CALL).strip())
+            prompt += f"{line} "
+            arguments, written = fill_arguments(self.generator, tool, prompt, self.request)
+            if arguments is None or (tool.name, arguments) in calls or self._adds_unknown_code(calls, arguments):
+                break
+            if self.may_decline:
+                is_doubtful = not calls and first.probability < MIN_INVENTED_PROBABILITY
+                if is_doubtful and not is_mentioned(arguments, tool.input_schema, self.conversation):
+                    return Reply(intent="none")
+                arguments, written = self._replace_invented(tool, prompt, arguments, written)
+            calls.append((tool.name, arguments))
+            if len(calls) == MAX_CALLS:
+                break
+            prompt += written
+            limits = GenerationLimits(grammar=f'root ::= ("\\n{CALL}" ({_join_names(self.tools)}))?', max_tokens=40)
+            line = self.generator.generate(prompt, limits).text
+        return Reply(tuple(calls))
+
+    def _adds_unknown_code(self, calls: Sequence[tuple[str, dict[str, Any]]], arguments: Mapping[str, Any]) -> bool:
+        """Return True if a further call is invented: after "2 TEA-01 and 4 CUP-01", CUP-02 for "And 5 TEA-02?"."""
+        is_named = not any(has_unknown_code(made, self.request) for _, made in calls)
+        return bool(calls) and has_unknown_code(arguments, self.request if is_named else self.conversation)
+
+    def _replace_invented(
+        self, tool: ToolDefinition, prompt: str, arguments: dict[str, Any], written: str
+    ) -> tuple[dict[str, Any], str]:
+        """Return the arguments with phrases of the request for strings that do not occur in the conversation."""
+        narrow = offer_phrases(arguments, tool.input_schema, self.request, self.conversation)
+        if narrow is None:
+            return arguments, written
+        filled, rewritten = fill_arguments(self.generator, replace(tool, input_schema=narrow), prompt, self.request)
+        return (arguments, written) if filled is None else (filled, rewritten)
+
+
+def _find_grounded_call(writer: TextGenerator, tools: Sequence[ToolDefinition], turns: Sequence[Turn]) -> Reply:
+    """Return the most probable call if the request mentions all of its values, or else that no tool fits."""
+    reply = decide_reply(writer, tools, turns, must="call")
+    if len(reply.calls) == 1:
+        ((name, arguments),) = reply.calls
+        schema = next(tool.input_schema for tool in tools if tool.name == name)
+        if arguments and is_mentioned(arguments, schema, turns[-1].text):
+            return reply
+    return Reply(intent="none")
 
 
 def fill_arguments(
@@ -113,7 +164,7 @@ def fill_arguments(
         written = writer.generate(prompt, limits).text
         values = copy_strings(from_json(written), schema, request)
         if isinstance(values, dict):
-            values = drop_unmentioned(values, schema, request)
+            values = drop_unmentioned(choose_named(values, schema, request), schema, request)
     except (ModelError, ValueError):
         # llama.cpp cannot convert every schema to a grammar, and a long value may be cut.
         values = None

@@ -17,11 +17,15 @@ _NUMBER: Final = re.compile(
 _SCALES: Final = {"thousand": 1e3, "million": 1e6, "billion": 1e9}
 _SMALL_NUMBERS: Final = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
-    *("eleven", "twelve", "thirteen", "fourteen", "fifteen"),
+    *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
 )
-_LARGER_NUMBERS: Final = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "hundred": 100, "dozen": 12}
-_NUMBER_WORDS: Final = {word: number for number, word in enumerate(_SMALL_NUMBERS)} | _LARGER_NUMBERS
-_NUMBER_WORD: Final = re.compile(r"\b(" + "|".join(_NUMBER_WORDS) + r")\b", re.IGNORECASE)
+_TENS: Final = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_NUMBER_WORDS: Final = {word: number for number, word in enumerate(_SMALL_NUMBERS)} | {
+    word: number for number, word in zip(range(20, 100, 10), _TENS, strict=True)
+}
+_MULTIPLIERS: Final = {"dozen": 12, "hundred": 100}
+_ONE_WORD: Final = rf"(?:{'|'.join([*_NUMBER_WORDS, *_MULTIPLIERS, *_SCALES])})\b"
+_NUMBER_PHRASE: Final = re.compile(rf"(?<!\d\s)\b{_ONE_WORD}(?:[\s-]+(?:and\s+)?{_ONE_WORD})*", re.IGNORECASE)
 _CODE: Final = re.compile(r"\b(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)[A-Z0-9]+(?:-[A-Z0-9]+)*\b")
 _QUOTED: Final = re.compile(r"\"([^\"\n]{1,200})\"|(?<!\w)'([^'\n]{1,200})'(?!\w)|“([^”\n]{1,200})”")
 _CAPITALIZED: Final = re.compile(r"(?<!^)(?<![.!?]\s)\b[A-Z][\w-]+(?:\s+[A-Z][\w-]+)*")
@@ -37,7 +41,34 @@ def find_numbers(text: str) -> list[float]:
         if scale in ("%", "percent"):
             found.append(round(plain / 100, 10))
         found.append(plain * _SCALES.get(scale, 1))
-    return [*found, *(float(_NUMBER_WORDS[word.lower()]) for word in _NUMBER_WORD.findall(text))]
+    return [*found, *(number for phrase in _NUMBER_PHRASE.findall(text) for number in _read_words(phrase))]
+
+
+def _read_words(phrase: str) -> list[float]:
+    """Return the numbers that words express: "two hundred and five thousand" is one number, "two and five" are two."""
+    numbers: list[float] = []
+    done, part, last = 0.0, 0, ""  # "two hundred thousand and five": done is 200,000, part is 5
+    for word in _WORD.findall(phrase.lower()):
+        number, before = _NUMBER_WORDS.get(word, 0), _NUMBER_WORDS.get(last, 0)
+        if word == "and":
+            continue
+        if word in _SCALES:
+            if 0 < done < 1_000 * _SCALES[word]:  # "five thousand and two thousand"
+                numbers.append(done)
+                done = 0.0
+            done, part = done + (part or 1) * _SCALES[word], 0
+        elif word in _MULTIPLIERS and (not last or 0 < before < 20):  # noqa: PLR2004 - not "fifty hundred"
+            if part > before:  # "one hundred and two hundred"
+                numbers.append(done + part - before)
+                done = 0.0
+            part = (before or 1) * _MULTIPLIERS[word]
+        elif last in _SCALES or last in _MULTIPLIERS or (last in _TENS and 0 < number < 10):  # noqa: PLR2004 - "forty-one"
+            part += number
+        else:
+            numbers += [done + part] if last else []
+            done, part = 0.0, number or _MULTIPLIERS.get(word, 0)
+        last = word
+    return [*numbers, done + part]
 
 
 def find_quoted(text: str) -> list[str]:
