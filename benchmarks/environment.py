@@ -26,6 +26,6 @@ def python() -> Path:
         venv.create(PLACE, with_pip=True, clear=True)
         (PLACE / ".gitignore").write_text("*\n", "utf-8")
         install = [interpreter, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*install, "-r", WANTED, "-e", HERE.parent], check=True)
+        subprocess.run([*install, "-r", WANTED, "-e", f"{HERE.parent}[otel]"], check=True)
         stamp.write_text(wanted, "utf-8")
     return interpreter

@@ -1,4 +1,4 @@
-"""Draw the tables of `results.json` as SVG files in `benchmarks/plots`, without a library.
+"""Draw the tables of `results.json` as SVG files in `benchmarks/plots`, without a library; some also for the docs.
 
 Usage: python benchmarks/plots.py
 """
@@ -14,11 +14,20 @@ import results
 from measure import Table, format_number
 
 FOLDER = Path(__file__).with_name("plots")
+DOCS = Path(__file__).parents[1] / "docs" / "images"
+SHOWN = {
+    "Call: the peers' function (nested model, Literal, Field, default, dict out)": "speed-call",
+    "Sync tool in a thread: the peers' function (nested model, Literal, Field, default, dict out)": "speed-thread",
+    "Run in memory": "speed-run",
+    "MCP server over HTTP, 64 connections": "speed-server",
+    "Import, fresh processes": "speed-import",
+}
+"""Tables that `docs/why/speed.md` shows."""
 WIDTH, LABEL, LINE, TOP = 860, 330, 24, 56
 WIDE = 20
 """Ratio of the longest to the shortest bar from which the scale is logarithmic."""
 OWN, OTHER, LIMIT = "#1f6feb", "#b9c0c9", "#d1242f"
-COLOURS = ("#1f6feb", "#d1242f", "#2da44e", "#bf8700", "#8250df", "#57606a", "#0a9396", "#e85d04", "#9d4edd", "#6c757d")
+COLOURS = ("#d1242f", "#2da44e", "#bf8700", "#8250df", "#57606a", "#0a9396", "#e85d04", "#9d4edd", "#6c757d")
 RATIOS = ("x floor", "x plain call", "x bare", "x SDK", "cold ms", "wall ms (best)", "cpu ms", "cpu µs")
 """Columns for bars, in order of preference."""
 
@@ -36,6 +45,8 @@ def main() -> int:
         if drawn := draw(table):
             name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
             (FOLDER / f"{name}.svg").write_text(drawn, "utf-8")
+            if title in SHOWN:
+                (DOCS / f"{SHOWN[title]}.svg").write_text(drawn, "utf-8")
     print(f"Wrote {len(list(FOLDER.glob('*.svg')))} plots to {FOLDER.parent.name}/{FOLDER.name}.")
     return 0
 
@@ -44,7 +55,8 @@ def draw(table: Table) -> str | None:
     """Draw lines if the columns or the rows are sizes, otherwise bars; return None if there is nothing to draw."""
     series = {name: line for name, line in (_by_columns(table) or _by_rows(table)).items() if line}
     if series:
-        return draw_lines(table.title, series)
+        unit = next((column.partition(",")[0] for column in table.columns if column.startswith("cpu")), "")
+        return draw_lines(f"{table.title} ({unit}, logarithmic)" if unit else table.title, series)
     column = next((name for name in RATIOS if name in table.columns), None)
     if column is None or not table.rows:
         return None
@@ -128,7 +140,7 @@ def draw_lines(title: str, series: Series) -> str:
         for power in range(math.ceil(low_y), math.floor(high_y) + 1)
     ]
     for number, (name, line) in enumerate(series.items()):
-        colour = COLOURS[number % len(COLOURS)]
+        colour = OWN if name.startswith("toolmason") else COLOURS[number % len(COLOURS)]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in line))
         parts.append(f'<polyline points="{path}" stroke="{colour}" fill="none" stroke-width="2"/>')
         parts.append(f'<rect x="{right + 16}" y="{TOP + number * 20}" width="10" height="10" fill="{colour}"/>')
