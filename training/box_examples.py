@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import json
 import random
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from bfcl import HeldOut
 from boxes import Box, BoxTool, Case, read_boxes
+from clock import spell_date, spell_time
 from generate import Example
 
 from toolmason import ToolDefinition
@@ -40,6 +43,11 @@ class BoxMaker:
         self.boxes, _ = split_boxes()
         self.held_out = HeldOut()
         self.words = {id(box): _find_words(box.tools) for box in self.boxes}
+        self.shared: dict[str, list[str]] = {}
+        """Values of the parameters of one name in all boxes."""
+        for box in self.boxes:
+            for name, found in _collect_values(box).items():
+                self.shared.setdefault(name.rpartition(".")[2], []).extend(found)
 
     def make_all(self, copies: int) -> Iterator[Example]:
         """Yield some varied copies of every case."""
@@ -91,7 +99,8 @@ class BoxMaker:
             known = {tool.name for tool in chosen}
             if guest is not box and not self.words[id(guest)] & self.words[id(box)]:
                 chosen += [tool for tool in rng.sample(guest.tools, rng.randint(1, 2)) if tool.name not in known]
-        chosen = chosen[:MAX_TOOLS] if names <= {tool.name for tool in chosen[:MAX_TOOLS]} else chosen[-MAX_TOOLS:]
+        spare = [tool for tool in chosen if tool.name not in names][MAX_TOOLS - len(names) :]
+        chosen = [tool for tool in chosen if tool not in spare]
         if rng.random() < 0.5:
             rng.shuffle(chosen)
         renamed = {}
@@ -128,7 +137,9 @@ class BoxMaker:
         """Return a request with the tools of an application that has no words in common with the right one."""
         while True:
             other = self.rng.choice(self.boxes)
-            if other is not box and not self.words[id(other)] & (self.words[id(box)] | set(_WORD.findall(case.text.lower()))):
+            if other is not box and not self.words[id(other)] & (
+                self.words[id(box)] | set(_WORD.findall(case.text.lower()))
+            ):
                 break
         text = case.before.text if case.before is not None else case.text
         tools, _ = self._choose_tools(other, set())
@@ -147,8 +158,12 @@ class BoxMaker:
                 for key, value in arguments.items():
                     pool = values.get(f"{name}.{key}", [])
                     for one in value if isinstance(value, list) else [value]:
+                        if isinstance(one, str) and one not in replaced and rng.random() < 0.6:
+                            replaced |= self._change_moment(one, said)
                         if isinstance(one, str) and one in pool and one not in replaced and rng.random() < 0.55:
-                            new = rng.choice(pool)
+                            # Values of other applications teach to copy: longer titles, other names.
+                            shared = self.shared.get(key, [])
+                            new = rng.choice(shared if len(shared) > 20 and rng.random() < 0.4 else pool)
                             # A value inside another one, or one that the text has already, would be replaced wrongly.
                             is_clear = all(one == other or (one not in other and other not in one) for other in taken)
                             if is_clear and new not in said and _count(one, said) >= 1:
@@ -180,6 +195,21 @@ class BoxMaker:
         assert result is not None
         return result
 
+    def _change_moment(self, value: str, said: str) -> dict[str, str]:
+        """Return another date or time, as it stands in the text and in the arguments."""
+        rng = self.rng
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+            with suppress(ValueError):
+                day = datetime.date.fromisoformat(value)
+                new_day = day + datetime.timedelta(rng.randint(-400, 400))
+                return _pair(value, spell_date(day), new_day.isoformat(), spell_date(new_day), said)
+        if match := re.fullmatch(r"([01]\d|2[0-3]):([0-5]\d)", value):
+            hour, minute, new_hour = int(match[1]), int(match[2]), rng.randint(6, 22)
+            new_minute = minute if value not in said else rng.randrange(0, 60, 5)
+            new = f"{new_hour:02}:{new_minute:02}"
+            return _pair(value, spell_time(hour, minute), new, spell_time(new_hour, new_minute), said)
+        return {}
+
     def _similar(self, number: float) -> str:
         rng = self.rng
         if isinstance(number, float):
@@ -206,6 +236,17 @@ _COMMON = {
     word[:5]
     for word in "with from list show find search create change given about this that into their which when current update remove delete cancel number name optionally optional data text date time times type value values state status more than each every other between what where back make take give send have been".split()
 }
+
+
+def _pair(old: str, old_forms: dict[str, str], new: str, new_forms: dict[str, str], said: str) -> dict[str, str]:
+    """Return what to replace: the value, and the form in which the text has it."""
+    if _count(old, said) == 1:
+        return {old: new}
+    found = [key for key, form in old_forms.items() if key in new_forms and _count(form, said) == 1]
+    if not found or new in said:
+        return {}
+    longest = max(found, key=lambda key: len(old_forms[key]))
+    return {old: new, old_forms[longest]: new_forms[longest]}
 
 
 def _find_strings(arguments: dict[str, Any]) -> list[str]:
@@ -246,7 +287,9 @@ def _replace(text: str, replaced: dict[str, str]) -> str:
         return text
     longest = sorted(replaced, key=len, reverse=True)
     pattern = "|".join(
-        rf"(?<![\w.,:/-]){re.escape(one)}(?![\w:/-]|[.,]\d)" if NUMBER.fullmatch(one) else rf"(?<!\w){re.escape(one)}(?!\w)"
+        rf"(?<![\w.,:/-]){re.escape(one)}(?![\w:/-]|[.,]\d)"
+        if NUMBER.fullmatch(one)
+        else rf"(?<!\w){re.escape(one)}(?!\w)"
         for one in longest
     )
     return re.sub(pattern, lambda match: replaced[match.group()], text)

@@ -176,9 +176,7 @@ class Generator:
         if draw < 0.12:
             intent = rng.choices(tuple(CHAT), (2, 2, 1, 3, 5))[0]
             before = self._make_exchange(rng.choice(tools)) if rng.random() < 0.3 else []
-            return Example(
-                definitions, [*before, Turn("user", self.vary(rng.choice(CHAT[intent].split("|"))))], intent
-            )
+            return Example(definitions, [*before, Turn("user", self.vary(rng.choice(CHAT[intent].split("|"))))], intent)
         if draw < 0.21:
             return Example(definitions, [Turn("user", self.vary(self._unrelated(tools)))], "none")
         if draw < 0.245:

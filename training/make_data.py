@@ -28,7 +28,7 @@ from toolmason_local.weights import find_weights
 
 SEED = 7
 MAX_TOKENS = 900
-BOX_COPIES, BFCL_COPIES = 36, 32
+BOX_COPIES, BFCL_COPIES = 24, 32
 """Varied copies of each request."""
 CONTROL = 3
 """Type of a token that has a meaning of its own, in a GGUF file."""
@@ -70,22 +70,18 @@ def main() -> None:
         f"{own} from templates, {boxed} from {len(boxes.boxes)} boxes, "
         f"{len(examples) - own - boxed} from BFCL ({len(bfcl.items)} questions)"
     )
-    prompts = [
-        tokenizer.encode_batch([format_prompt(one.tools, one.turns) for one in part], add_special_tokens=False)
-        for part in _parts(examples)
-    ]
-    replies = [
-        tokenizer.encode_batch([one.reply + END for one in part], add_special_tokens=False) for part in _parts(examples)
-    ]
-    rows = [(p.ids, r.ids) for ps, rs in zip(prompts, replies, strict=True) for p, r in zip(ps, rs, strict=True)]
-    rows = [(p, r) for p, r in rows if len(p) + len(r) <= MAX_TOKENS]
+    rows: list[tuple[np.ndarray, np.ndarray]] = []
+    for part in _parts(examples):
+        prompts = _encode(tokenizer, [format_prompt(one.tools, one.turns) for one in part])
+        replies = _encode(tokenizer, [one.reply + END for one in part])
+        rows += [(p, r) for p, r in zip(prompts, replies, strict=True) if len(p) + len(r) <= MAX_TOKENS]
     with lzma.open(out / "train.xz", "wb", preset=9) as stream:
         # The number of rows, the lengths of prompts and replies, and then all tokens. The rows are not shuffled, because
         # similar ones compress better side by side; `train.py` draws them at random.
         stream.write(np.array([len(rows)], np.uint32).tobytes())
         stream.write(np.array([(len(p), len(r)) for p, r in rows], np.uint16).tobytes())
         for p, r in rows:
-            stream.write(np.array(p + r, np.uint16).tobytes())
+            stream.write(p.tobytes() + r.tobytes())
     lengths = [len(p) + len(r) for p, r in rows]
     print(
         f"{len(rows)} rows, {sum(lengths) / 1e6:.1f} M tokens, mean {np.mean(lengths):.0f}, reply {np.mean([len(r) for _, r in rows]):.0f}"
@@ -126,6 +122,11 @@ def _to_prompts(box: Box) -> dict[str, Any]:
             if case.before is None and (case.calls or case.intent == "none")
         ],
     }
+
+
+def _encode(tokenizer: Tokenizer, texts: list[str]) -> list[np.ndarray]:
+    # Arrays at once: the encodings of all examples need 20 GB.
+    return [np.array(one.ids, np.uint16) for one in tokenizer.encode_batch(texts, add_special_tokens=False)]
 
 
 def _parts(examples: list, size: int = 20_000) -> list:

@@ -15,21 +15,22 @@ import lzma
 import math
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gguf
 import numpy as np
 import torch
-from gguf.quants import dequantize
+from gguf.quants import dequantize, quantize
 from tokenizers import Tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
-RANK = 16
-SCALE = 2.0
+RANK = 32
+SCALE = 1.0
 PEAK_RATE = 2e-3
 WARMUP_STEPS = 100
 TOKENS_PER_STEP = 32_000
-HEADS, KEY_HEADS, LAYERS = 9, 3, 30
+HEADS, KEY_HEADS, HEAD, LAYERS = 9, 3, 64, 30
 LAYER_NAMES = {
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -40,6 +41,9 @@ LAYER_NAMES = {
     "ffn_down": "mlp.down_proj",
 }
 """Names of the linear layers in GGUF, and in transformers."""
+NOT_ADAPTED = ("attn_k",)
+"""Queries are adapted, which changes the same products; so the file stays below 10 MB."""
+EIGHT_BITS = gguf.GGMLQuantizationType.Q8_0
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -65,7 +69,7 @@ def load_base(path: Path) -> LlamaForCausalLM:
     }
     config = LlamaConfig(
         vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
-        num_key_value_heads=KEY_HEADS, head_dim=64, rms_norm_eps=1e-5, max_position_embeddings=8192, tie_word_embeddings=True,
+        num_key_value_heads=KEY_HEADS, head_dim=HEAD, rms_norm_eps=1e-5, max_position_embeddings=8192, tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "rope_theta": 100000.0},
     )  # fmt: skip
     model = LlamaForCausalLM(config)
@@ -87,53 +91,47 @@ def load_base(path: Path) -> LlamaForCausalLM:
 
 
 class Adapted(torch.nn.Module):
-    """Linear layer with a low-rank addition."""
+    """Low-rank additions to the weights of one kind of linear layer, in all layers of the model."""
 
-    def __init__(self, base: torch.nn.Linear) -> None:
+    def __init__(self, bases: list[torch.nn.Parameter]) -> None:
         super().__init__()
-        self.base = base
-        self.a = torch.nn.Parameter(torch.randn(RANK, base.in_features, device=DEVICE) / math.sqrt(base.in_features))
-        self.b = torch.nn.Parameter(torch.zeros(base.out_features, RANK, device=DEVICE))
+        self.bases = bases
+        self.whole = torch.stack([base.data.float() for base in bases])
+        outputs, inputs = bases[0].shape
+        self.a = torch.nn.Parameter(torch.randn(LAYERS, RANK, inputs, device=DEVICE) / math.sqrt(inputs))
+        self.b = torch.nn.Parameter(torch.zeros(LAYERS, outputs, RANK, device=DEVICE))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.base(x) + SCALE * ((x @ self.a.T.to(x.dtype)) @ self.b.T.to(x.dtype))
+    def merge(self) -> torch.Tensor:
+        """Return the weights with their additions.
+
+        One product with them, and with their gradient, is faster than thin products with `a` and `b` for every token.
+        """
+        return torch.baddbmm(self.whole, self.b, self.a, alpha=SCALE).to(torch.bfloat16)
 
 
 def adapt(model: LlamaForCausalLM) -> dict[str, Adapted]:
-    """Replace every linear layer by an adapted one, and return them by their GGUF names."""
-    adapters = {}
-    for layer in range(LAYERS):
-        for name, target in LAYER_NAMES.items():
-            block, attribute = target.split(".")
-            parent = model.model.layers[layer].get_submodule(block)
-            adapters[f"blk.{layer}.{name}"] = adapted = Adapted(getattr(parent, attribute))
-            setattr(parent, attribute, adapted)
-    return adapters
-
-
-def read_adapter(adapters: dict[str, Adapted], path: Path) -> None:
-    """Set the adapters to those of a GGUF file."""
-    tensors = {one.name: torch.tensor(np.array(one.data)).float() for one in gguf.GGUFReader(path).tensors}
-    for name, adapted in adapters.items():
-        b = tensors[f"{name}.weight.lora_b"]
-        if name.endswith(("attn_q", "attn_k")):
-            b = to_half_rotary(b, HEADS if name.endswith("attn_q") else KEY_HEADS)
-        adapted.a.data.copy_(tensors[f"{name}.weight.lora_a"])
-        adapted.b.data.copy_(b)
+    """Return the additions by the names of their layers in GGUF."""
+    return {
+        name: Adapted([layer.get_submodule(target).weight for layer in model.model.layers])
+        for name, target in LAYER_NAMES.items()
+        if name not in NOT_ADAPTED
+    }
 
 
 def write_adapter(adapters: dict[str, Adapted], path: Path) -> None:
-    """Write the adapters as a GGUF file."""
+    """Write the additions as a GGUF file of 8-bit weights."""
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_string("general.type", "adapter")
     writer.add_string("adapter.type", "lora")
     writer.add_float32("adapter.lora.alpha", SCALE * RANK)
-    for name, adapted in adapters.items():
-        b = adapted.b.detach().float().cpu()
-        if name.endswith(("attn_q", "attn_k")):
-            b = to_paired_rotary(b, HEADS if name.endswith("attn_q") else KEY_HEADS)
-        writer.add_tensor(f"{name}.weight.lora_a", adapted.a.detach().float().cpu().numpy().astype(np.float16))
-        writer.add_tensor(f"{name}.weight.lora_b", np.ascontiguousarray(b.numpy()).astype(np.float16))
+    for layer in range(LAYERS):
+        for name, adapted in adapters.items():
+            a, b = (one.detach()[layer].cpu() for one in (adapted.a, adapted.b))
+            if name == "attn_q":
+                b = to_paired_rotary(b, HEADS)
+            for part, weight in (("a", a), ("b", b)):
+                packed = quantize(np.ascontiguousarray(weight.numpy()), EIGHT_BITS)
+                writer.add_tensor(f"blk.{layer}.{name}.weight.lora_{part}", packed, raw_dtype=EIGHT_BITS)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -175,16 +173,77 @@ class Rows:
             prompt, reply = self.lengths[row]
             ids[index, : prompt + reply] = self.tokens[self.ends[row] - prompt - reply : self.ends[row]]
             places.append(np.arange(index * width + prompt, index * width + prompt + reply))
-        return torch.from_numpy(ids), torch.from_numpy(np.concatenate(places))
+        found = torch.from_numpy(ids), torch.from_numpy(np.concatenate(places))
+        # From other memory, a copy to the GPU waits until the step before it has ended.
+        return tuple(one.pin_memory() for one in found) if DEVICE == "cuda" else found
 
 
-def compute_loss(model: LlamaForCausalLM, ids: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """Return the mean loss of the tokens at `places`."""
-    # Rows are padded at the end, so that causal attention alone keeps the padding from the text.
-    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-    # Places and not a mask: a mask would make the CPU wait for the GPU.
-    logits = model.lm_head(hidden.flatten(0, 1).index_select(0, places - 1)).float()
-    return torch.nn.functional.cross_entropy(logits, ids.flatten().index_select(0, places))
+class Net:
+    """Forward pass of the model with its additions."""
+
+    def __init__(self, model: LlamaForCausalLM, adapters: dict[str, Adapted], *, is_compiled: bool) -> None:
+        self.model = model
+        self.adapters = adapters
+        self.keys = torch.stack([layer.self_attn.k_proj.weight for layer in model.model.layers])
+        self.run_layer = torch.compile(run_layer) if is_compiled else run_layer
+
+    def compute_loss(self, ids: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        """Return the mean loss of the tokens at `places`."""
+        body = self.model.model
+        # The first layer needs no gradient; with one, all layers share a compilation.
+        hidden = body.embed_tokens(ids).requires_grad_()
+        cos, sin = (one[0] for one in body.rotary_emb(hidden, torch.arange(ids.shape[1], device=ids.device)[None]))
+        for tensor, dimensions in ((hidden, (0, 1)), (cos, (0,)), (sin, (0,))):
+            for dimension in dimensions:
+                torch._dynamo.maybe_mark_dynamic(tensor, dimension)
+        merged = {name: adapted.merge() for name, adapted in self.adapters.items()}
+        stacks = (
+            torch.cat((merged["attn_q"], self.keys, merged["attn_v"]), 1),
+            merged["attn_output"],
+            torch.cat((merged["ffn_gate"], merged["ffn_up"]), 1),
+            merged["ffn_down"],
+        )
+        for layer, *weights in zip(body.layers, *(stack.unbind(0) for stack in stacks), strict=True):
+            norms = (layer.input_layernorm.weight, layer.post_attention_layernorm.weight)
+            hidden = self.run_layer(hidden, cos, sin, *norms, *weights)
+        # Places and not a mask: a mask would make the CPU wait for the GPU.
+        chosen = body.norm(hidden.flatten(0, 1).index_select(0, places - 1))
+        logits = self.model.lm_head(chosen).float()
+        return torch.nn.functional.cross_entropy(logits, ids.flatten().index_select(0, places))
+
+    def fold(self) -> None:
+        """Put the additions into the weights of the model."""
+        for adapted in self.adapters.values():
+            for base, whole in zip(adapted.bases, adapted.merge().detach(), strict=True):
+                base.data.copy_(whole)
+
+
+def run_layer(
+    x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, first_norm: torch.Tensor, second_norm: torch.Tensor,
+    qkv: torch.Tensor, output: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor,
+) -> torch.Tensor:  # fmt: skip
+    """Return the output of a layer. Rows are padded at the end, so causal attention keeps the padding from the text."""
+    rows, width, _ = x.shape
+    sizes = (HEADS * HEAD, KEY_HEADS * HEAD, KEY_HEADS * HEAD)
+    queries, keys, values = (
+        one.view(rows, width, -1, HEAD).transpose(1, 2) for one in (normalize(x, first_norm) @ qkv.T).split(sizes, -1)
+    )
+    queries, keys = rotate(queries, cos, sin), rotate(keys, cos, sin)
+    keys, values = (one.repeat_interleave(HEADS // KEY_HEADS, 1) for one in (keys, values))
+    mixed = torch.nn.functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+    x = x + mixed.transpose(1, 2).reshape(rows, width, HEADS * HEAD) @ output.T
+    opened, passed = (normalize(x, second_norm) @ gate_up.T).chunk(2, -1)
+    return x + (torch.nn.functional.silu(opened) * passed) @ down.T
+
+
+def normalize(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    wide = x.float()
+    return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype)
+
+
+def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    first, second = x.chunk(2, -1)
+    return x * cos + torch.cat((-second, first), -1) * sin
 
 
 @torch.no_grad()
@@ -254,8 +313,6 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=8)
     parser.add_argument("--total-minutes", type=float, default=16)
     parser.add_argument("--resume", type=Path)
-    parser.add_argument("--start", type=Path, help="begin with this adapter, without the state of its optimizer")
-    parser.add_argument("--spent", type=float, default=0.0, help="minutes that the training of --start took")
     parser.add_argument("--no-score", action="store_true")
     parser.add_argument("--steps", type=int, default=10**9, help="stop after so many steps")
     parser.add_argument("--eager", action="store_true", help="do not compile the layers")
@@ -267,10 +324,7 @@ def main() -> None:
     parameters = [one for adapted in adapters.values() for one in (adapted.a, adapted.b)]
     optimizer = torch.optim.AdamW(parameters, lr=PEAK_RATE, weight_decay=0.01, betas=(0.9, 0.98), fused=True)
     rows = Rows(given.data / "train.xz")
-    step, epoch, spent, position = 0, 0, 60 * given.spent, 0
-    if given.start:
-        read_adapter(adapters, given.start)
-        epoch = 1  # other batches than those that it has seen
+    step, epoch, spent, position = 0, 0, 0.0, 0
     if given.resume:
         saved = torch.load(given.resume, map_location=DEVICE)
         for parameter, value in zip(parameters, saved["parameters"], strict=True):
@@ -282,23 +336,23 @@ def main() -> None:
         flush=True,
     )
     started, mean = time.time(), 0.0
-    model.train()
-    if not given.eager:
-        for layer in model.model.layers:
-            layer.compile(dynamic=True)  # the layers share one compilation
-    batches = rows.batches(np.random.default_rng(epoch))
+    net = Net(model, adapters, is_compiled=not given.eager)
+    batches, collator = rows.batches(np.random.default_rng(epoch)), ThreadPoolExecutor(1)
+    upcoming = collator.submit(rows.collate, batches[position % len(batches)])
     while time.time() - started < given.minutes * 60 and step < given.steps:
         if position == len(batches):
             epoch, position = epoch + 1, 0
             batches = rows.batches(np.random.default_rng(epoch))
-        ids, places = rows.collate(batches[position])
+            upcoming = collator.submit(rows.collate, batches[0])
+        ids, places = upcoming.result()
+        upcoming = collator.submit(rows.collate, batches[(position + 1) % len(batches)])
         progress = min(1.0, (spent + time.time() - started) / (given.total_minutes * 60))
         rate = (
             PEAK_RATE * min(1.0, (step + 1) / WARMUP_STEPS) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * progress)))
         )
         for group in optimizer.param_groups:
             group["lr"] = rate
-        loss = compute_loss(model, ids.to(DEVICE, non_blocking=True), places.to(DEVICE, non_blocking=True))
+        loss = net.compute_loss(ids.to(DEVICE, non_blocking=True), places.to(DEVICE, non_blocking=True))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
@@ -321,14 +375,13 @@ def main() -> None:
             "spent": spent,
             "position": position,
         },
-        given.data / "state.pt",
+        given.out / "state.pt",
     )
     write_adapter(adapters, given.out / "adapter.gguf")
     if given.no_score or spent < 0.97 * given.total_minutes * 60:
         return
+    net.fold()
     model.eval()
-    for layer in model.model.layers:
-        layer._compiled_call_impl = None  # generation has other shapes for each token
     print(score(model, tokenizer, json.loads((given.data / "held_out.json").read_text())), flush=True)
 
 

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from clock import MINUTES, spell_date, spell_time
 from num2words import num2words
 
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "cs")
@@ -99,7 +100,6 @@ ORDINALS = {
     "de": "ersten zweiten dritten vierten fünften sechsten siebten achten neunten zehnten".split(),
 }
 AND = {"en": "and", "de": "und", "fr": "et", "es": "y", "it": "e", "pt": "e", "nl": "en", "cs": "a"}
-MONTHS = "January February March April May June July August September October November December".split()
 
 
 def _split_kind(text: str) -> list[str]:
@@ -203,7 +203,9 @@ class ValueMaker:
         number = whole.json + 0.5
         if language == "en" and self.rng.random() < 0.6:
             return Value(f"{self._spell(whole.json, language)} and a half", number)
-        return Value(str(number) if language == "en" or self.rng.random() < 0.3 else f"{number}".replace(".", ","), number)
+        return Value(
+            str(number) if language == "en" or self.rng.random() < 0.3 else f"{number}".replace(".", ","), number
+        )
 
     def make_alias(self, parts: list[str], language: str) -> Value:
         """Return a value with one of the words that people use for it; `de:Küche` is a word of a language."""
@@ -224,13 +226,20 @@ class ValueMaker:
     def make_svc(self, parts: list[str], language: str) -> Value:
         """Return the name of a service, such as `orders-api`."""
         del parts, language
-        first, last = self.rng.choice(SERVICES.split()), self.rng.choice(("", "", "", "-api", "-worker", "-db", "-service", "_web", "-v2", "2"))
+        first, last = (
+            self.rng.choice(SERVICES.split()),
+            self.rng.choice(("", "", "", "-api", "-worker", "-db", "-service", "_web", "-v2", "2")),
+        )
         return self._same(first + last)
 
     def make_machine(self, parts: list[str], language: str) -> Value:
         del parts, language
-        first = self.rng.choice("web db build cache node worker nas mail backup gpu prod edge ci proxy lab host".split())
-        return self._same(f"{first}{self.rng.choice(('', '-', '0'))}{self.rng.randint(1, 40)}{self.rng.choice(('', '', '.internal', '.local'))}")
+        first = self.rng.choice(
+            "web db build cache node worker nas mail backup gpu prod edge ci proxy lab host".split()
+        )
+        return self._same(
+            f"{first}{self.rng.choice(('', '-', '0'))}{self.rng.randint(1, 40)}{self.rng.choice(('', '', '.internal', '.local'))}"
+        )
 
     def make_reponame(self, parts: list[str], language: str) -> Value:
         del parts, language
@@ -239,7 +248,9 @@ class ValueMaker:
 
     def make_isbn(self, parts: list[str], language: str) -> Value:
         del parts, language
-        return self._same(f"{self.rng.choice(('978', '978', '979'))}{self.rng.choice(('', '', '-'))}{self.rng.randint(10**9, 10**10 - 1)}")
+        return self._same(
+            f"{self.rng.choice(('978', '978', '979'))}{self.rng.choice(('', '', '-'))}{self.rng.randint(10**9, 10**10 - 1)}"
+        )
 
     def make_choice(self, parts: list[str], language: str) -> Value:
         del language
@@ -266,27 +277,17 @@ class ValueMaker:
         del parts
         day = datetime.date(2025, 1, 1) + datetime.timedelta(self.rng.randint(0, 1100))
         iso = day.isoformat()
-        if language != "en" or self.rng.random() < 0.55:
+        if self.rng.random() < 0.5:
             return self._same(iso)
-        month = MONTHS[day.month - 1]
-        suffix = "th" if 10 <= day.day % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(day.day % 10, "th")
-        spoken = self.rng.choice(
-            (
-                f"{month} {day.day}, {day.year}", f"{day.day} {month} {day.year}", f"{month} {day.day}{suffix} {day.year}",
-                f"the {day.day}{suffix} of {month} {day.year}", f"{month[:3]} {day.day} {day.year}", f"{day.year}/{day.month:02}/{day.day:02}",
-            )
-        )  # fmt: skip
-        return Value(spoken, iso)
+        forms = [text for key, text in spell_date(day).items() if key.startswith(language)]
+        return Value(self.rng.choice(forms), iso)
 
     def make_time(self, parts: list[str], language: str) -> Value:
         del parts
-        hour, minute = self.rng.randint(6, 22), self.rng.choice((0, 0, 15, 30, 45))
+        hour, minute = self.rng.randint(6, 22), self.rng.choice(MINUTES)
         text = f"{hour:02}:{minute:02}"
-        if language == "en" and self.rng.random() < 0.4:
-            half = "am" if hour < 12 else "pm"
-            twelve = (hour - 1) % 12 + 1
-            return Value(f"{twelve}:{minute:02} {half}" if minute else f"{twelve} {half}", text)
-        return self._same(text)
+        forms = [text for key, text in spell_time(hour, minute).items() if key.startswith(language)]
+        return Value(self.rng.choice(forms), text) if forms and self.rng.random() < 0.5 else self._same(text)
 
     def make_expr(self, parts: list[str], language: str) -> Value:
         del parts

@@ -38,7 +38,9 @@ def test_a_sentence_is_used_only_if_everything_in_it_is_known(sentence, is_used)
     [
         ("3 x TEA-01 cost 13.5 euros.", "3 x TEA-01 cost 13.5 euros."),
         ("3 x CUP-01 cost 13.5 euros.", "3 x TEA-01 cost 13.5 euros."),
-        ("4 x TEA-01 cost 13.5 euros.", "quote price (TEA-01, 3): 13.5"),
+        ("4 x TEA-01 cost 13.5 euros.", "3 x TEA-01 cost 13.5 euros."),
+        ("5 x TEA-01 cost 13.5 euros.", "quote price (TEA-01, 3): 13.5"),
+        ("4-4 x TEA-01 cost 13.5 euros.", "quote price (TEA-01, 3): 13.5"),
         ("3 x TEA-01 and CUP-01 cost 13.5 euros.", "quote price (TEA-01, 3): 13.5"),
     ],
 )
@@ -46,6 +48,12 @@ def test_a_sentence_about_one_of_several_calls_names_the_values_of_that_call(sen
     other = ToolCall("2", "quote_price", {"sku": "CUP-01", "quantity": 4})
 
     assert choose_answer(sentence, make_result("13.5"), [CALL, other], "What do 3 TEA-01 and 4 CUP-01 cost?") == wanted
+
+
+def test_a_number_of_the_result_is_not_replaced():
+    other = ToolCall("2", "quote_price", {"sku": "CUP-01", "quantity": 4})
+
+    assert choose_answer("TEA-01 cost 4 euros.", make_result("4"), [CALL, other], "") == "quote price (TEA-01, 3): 4"
 
 
 def test_the_number_of_items_in_a_list_may_be_said():

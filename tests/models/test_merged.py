@@ -71,6 +71,23 @@ def test_the_weights_are_merged_once(cache, files):
     assert merged.stat().st_ino == written.st_ino
 
 
+def test_an_adapter_may_have_8_bit_weights(cache, files):
+    weights, adapter, _ = files
+    scale, numbers = np.float16(0.25).tobytes(), np.arange(-16, 16, dtype=np.int8)
+    rows = (scale + numbers.tobytes()) * SIDE
+    write_gguf(
+        adapter,
+        [("layer.weight.lora_a", (SIDE, SIDE), Q8_0, rows), ("layer.weight.lora_b", (SIDE, SIDE), Q8_0, rows)],
+    )
+    quarters = bytes(low | low + 1 << 4 for low in range(15)) + b"\x0f"
+    base = np.array([*(byte & 15 for byte in quarters), *(byte >> 4 for byte in quarters)]) + 0.5
+    part = np.tile(numbers * 0.25, (SIDE, 1))
+
+    merged = find_merged(weights, adapter, lambda: False)
+
+    assert np.abs(read_last_tensor(merged) - (base + 4 / SIDE * part @ part)).max() < 0.1
+
+
 def test_another_adapter_replaces_the_file(cache, files):
     weights, adapter, _ = files
     first = find_merged(weights, adapter, lambda: False)

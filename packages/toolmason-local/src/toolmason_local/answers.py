@@ -44,7 +44,7 @@ def choose_answer(sentence: str, result: ToolResult, calls: Sequence[ToolCall], 
     call = next((call for call in calls if call.id == result.call_id), None)
     values = _list_values(get_arguments(call))
     sources = [result.text, *values] if len(calls) > 1 else [result.text, request, *values]
-    sentence = _name_own_values(sentence, get_arguments(call), [get_arguments(other) for other in calls])
+    sentence = _name_own_values(sentence, result.text, get_arguments(call), [get_arguments(other) for other in calls])
     numbers = {_to_number(found) for found in _NUMBER.findall(sentence)}
     # "TEA-01 costs 13.5" is wrong if that is the price of three.
     is_complete = all(_to_number(value) in numbers for value in values if _NUMBER.fullmatch(value))
@@ -54,13 +54,30 @@ def choose_answer(sentence: str, result: ToolResult, calls: Sequence[ToolCall], 
     return sentence
 
 
-def _name_own_values(sentence: str, own: Mapping[str, Any], all_arguments: Sequence[Mapping[str, Any]]) -> str:
-    """Return a sentence that names the strings of its own call instead of those of another call."""
+def _name_own_values(
+    sentence: str, result: str, own: Mapping[str, Any], all_arguments: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return a sentence that names the strings and numbers of its own call instead of those of another call."""
     for name, value in own.items():
-        if isinstance(value, str) and value not in sentence:
-            for other in {text for one in all_arguments if isinstance(text := one.get(name), str)} - {value, ""}:
-                sentence = sentence.replace(other, value)
+        if isinstance(value, str | int | float) and not isinstance(value, bool) and not _names(sentence, value):
+            for other in {str(one[name]) for one in all_arguments if type(one.get(name)) is type(value)} - {
+                str(value),
+                "",
+            }:
+                if isinstance(value, str):
+                    sentence = sentence.replace(other, value)
+                elif re.search(_as_number(other), result) is None:
+                    sentence = re.sub(_as_number(other), str(value), sentence)
     return sentence
+
+
+def _names(sentence: str, value: str | float) -> bool:
+    return value in sentence if isinstance(value, str) else re.search(_as_number(str(value)), sentence) is not None
+
+
+def _as_number(digits: str) -> str:
+    """Return a pattern for a number that is not a part of a code or of another number."""
+    return rf"(?<![\w.,-]){re.escape(digits)}(?![\w-]|[.,]\d)"
 
 
 def is_supported(sentence: str, sources: Sequence[str]) -> bool:

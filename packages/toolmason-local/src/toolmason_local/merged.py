@@ -49,6 +49,10 @@ class _Tensor:
             scale, least = np.hsplit(blocks[:, :4].copy().view(np.float16).astype(np.float32), 2)
             packed = blocks[:, 4:]
             values = np.concatenate([packed & 15, packed >> 4], axis=1).astype(np.float32) * scale + least
+        elif self.kind == _Q8_0:
+            blocks = raw.reshape(-1, _BLOCK_BYTES[_Q8_0])
+            scale = blocks[:, :2].copy().view(np.float16).astype(np.float32)
+            values = blocks[:, 2:].view(np.int8).astype(np.float32) * scale
         else:
             values = raw.view(np.float16 if self.kind == _F16 else np.float32).astype(np.float32)
         return values.reshape(self.shape[::-1])
