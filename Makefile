@@ -184,10 +184,15 @@ format: $(READY) ## Format the code and apply the safe fixes
 
 # The bar of the loop is a ratio to a peer, so the peers are part of it; BENCH_FLAGS= leaves them out.
 BENCH_FLAGS ?= --peers
-bench: $(READY) ## Measure the speed beside floors and peers, and print tables with the bars
+# `wrk` fills a server, which a client of Python cannot.
+$(VENV)/.wrk: $(READY)
+	@command -v wrk > /dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends wrk; } > /dev/null
+	@touch $@
+
+bench: $(VENV)/.wrk ## Measure the speed beside floors and peers, and print tables with the bars
 	@$(BIN)/python benchmarks/run.py $(BENCH_FLAGS)
 
-bench-peers: $(READY) ## Measure every subject beside FastMCP, Pydantic AI, LangChain, OpenAI Agents and others
+bench-peers: $(VENV)/.wrk ## Measure every subject beside FastMCP, Pydantic AI, LangChain, OpenAI Agents and others
 	@$(BIN)/python benchmarks/run.py all --peers $(BENCH_FLAGS)
 
 plots: $(READY) ## Draw the results of the last `make bench` as SVG files
