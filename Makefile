@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+APT := DEBIAN_FRONTEND=noninteractive apt-get -y -qq --no-install-recommends -o Acquire::Retries=3
 CODE := $(wildcard src packages tests examples benchmarks website)
 
 .DEFAULT_GOAL := help
@@ -49,7 +50,9 @@ test: $(READY) ## Run the tests
 	@$(PYTEST) $(PYTEST_FLAGS)
 
 cover: $(READY) ## Run the tests with branch coverage, and with more fuzz and property inputs
-	@$(PYTEST) --cov --thorough $(PYTEST_FLAGS)
+	@$(PYTEST) --cov --cov-report= --thorough $(PYTEST_FLAGS)
+	@mkdir -p build && $(BIN)/coverage report > build/coverage.txt; code=$$?; tail -n 1 build/coverage.txt; exit $$code
+	@echo "build/coverage.txt lists the lines that no test runs."
 
 # Programs and data of others, beside the environment: a simulator of every provider, llama.cpp, and the BFCL corpus.
 JUDGES := $(VENV)/judges
@@ -165,8 +168,7 @@ test-web: $(WEB) ## Run the unit tests of the front end
 $(JUDGES)/.browser: $(READY)
 	@mkdir -p $(JUDGES)
 	@$(PIP) 'playwright>=1.55,<2'
-	@command -v chromium chromium-browser google-chrome > /dev/null || { apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } > /dev/null
+	@command -v chromium chromium-browser google-chrome > /dev/null || { $(APT) update && $(APT) install chromium; } > /dev/null
 	@touch $@
 
 test-browser: $(JUDGES)/.browser $(WEB) ## Drive the page in Chromium, with axe-core, and print its times
@@ -186,7 +188,7 @@ format: $(READY) ## Format the code and apply the safe fixes
 BENCH_FLAGS ?= --peers
 # `wrk` fills a server, which a client of Python cannot.
 $(VENV)/.wrk: $(READY)
-	@command -v wrk > /dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends wrk; } > /dev/null
+	@command -v wrk > /dev/null || { $(APT) update && $(APT) install wrk; } > /dev/null
 	@touch $@
 
 bench: $(VENV)/.wrk ## Measure the speed beside floors and peers, and print tables with the bars
@@ -233,8 +235,8 @@ test-faults: $(READY) ## Run the catalogue of faults, each in a process of its o
 # Servers of Debian's packages, unless the machine has them.
 DEBIAN := $(VENV)/.debian
 $(DEBIAN): $(READY)
-	@ls /usr/lib/postgresql/*/bin/postgres /usr/sbin/haproxy > /dev/null 2>&1 || { apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql haproxy; } > /dev/null
+	@ls /usr/lib/postgresql/*/bin/postgres /usr/sbin/haproxy > /dev/null 2>&1 || \
+	  { $(APT) update && $(APT) install postgresql haproxy; } > /dev/null
 	@touch $@
 
 # KILLS=8 is a short form; without it, 60 runs of each kind are killed twice.
