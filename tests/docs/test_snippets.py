@@ -129,6 +129,14 @@ def test_a_command_may_fail_where_the_page_shows_its_exit_code(run_text):
     run_text("```console\n$ toolmason no-such-command\n...\n$ echo $?\n2\n```\n")
 
 
+def test_the_tests_of_a_page_run(run_text):
+    test = "```python\n# test_page.py\ndef test_it():\n    assert {}\n```\n```console\n$ pytest -q\n1 passed\n```\n"
+
+    run_text(test.format(True))
+    with pytest.raises(AssertionError, match="1 failed"):
+        run_text(test.format(False))
+
+
 def test_output_that_the_page_invents_is_seen(run_text):
     with pytest.raises(AssertionError, match="not in the output"):
         run_text("```console\n$ toolmason --help\nno such line at all\n```\n")

@@ -32,7 +32,16 @@ OTHERS = {
 OURS = set(errors.__all__)
 RAISED = OURS | BUILT_IN | OTHERS
 """Calls of these build an error, or a part of one."""
-PARTS = {"ArgumentProblem": 1, "LimitExceeded": 1, "_fail": 2, "refuse": 1, "reject": 2}
+PARTS = {
+    "ArgumentProblem": 1,
+    "ErrorResponse": 1,
+    "LimitExceeded": 1,
+    "_fail": 2,
+    "_make_unauthorized": 0,
+    "fail": 0,
+    "refuse": 1,
+    "reject": 2,
+}
 """What says more than one thing, and which of its arguments tells what is wrong."""
 LOGGED = {"_log.warning", "_log.error", "CALL_LOG.warning"}
 
@@ -164,6 +173,8 @@ def test_no_heading_stands_twice(headings):
             id="in a class",
         ),
         pytest.param('ArgumentProblem("$.a", f"no file {a}", "a file name")', "no file …", id="one problem"),
+        pytest.param('ErrorResponse(404, f"no file {a}")', "no file …", id="answered over HTTP"),
+        pytest.param('fail(f"no file {a}", NOT_FOUND)', "no file …", id="printed by a command"),
         pytest.param('_log.warning("dropped %s after %d", a, b)', "dropped … after …", id="logged"),
     ],
 )
