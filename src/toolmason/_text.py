@@ -145,12 +145,14 @@ def suggest_name(name: str, known: Iterable[str], otherwise: str = "") -> str:
 
 def advise_on_provider(name: str, known: Iterable[str], example: str) -> str:
     """Return the advice for an unknown provider: a known one with a similar name, or how to write it."""
-    is_compatible = "base_url=" in example
-    if example and not is_compatible:
-        return f" Write {example}."
-    near = suggest_name(name.partition(":")[0].strip().lower(), known)
-    advice = f" For a server that speaks Chat Completions, as most do, write {example}." if is_compatible else ""
-    return f"{f' {near}' if near else ''}{advice}"
+    prefix = name.partition(":")[0].strip().lower()
+    close = find_close_names(prefix, known, 1)
+    near = f" Did you mean {close[0]!r}?" if close else ""
+    if "base_url=" in example:
+        return f"{near} For a server that speaks Chat Completions, as most do, write {example}."
+    # `gemini-3` is a model of the provider that it resembles, and not a misspelt provider.
+    is_misspelt = bool(close) and not prefix.startswith(close[0])
+    return near if is_misspelt or not example else f" Write {example}."
 
 
 @lru_cache(maxsize=4)

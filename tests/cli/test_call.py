@@ -162,9 +162,25 @@ def test_a_misspelt_installed_tool_is_answered_with_the_nearest_name(with_plugin
 
 
 def test_nothing_installed_is_told(run):
-    assert "No tools are installed" in run("list").stderr
+    assert "no plugin is installed. Write: toolmason list FILE.py" in run("list").stderr
     assert run("list", "--json").stdout == "[]\n"
-    assert run("call", "forecast", "city=x").returncode == 3
+    done = run("call", "forecast", "city=x")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "Write: toolmason call FILE.py forecast" in done.stderr
+
+
+def test_an_argument_with_dashes_is_answered_with_how_to_write_it(run):
+    done = run("call", "office.py", "get_weather", "--home-city", "Oslo")
+
+    assert done.returncode == 2
+    assert "No such option '--home-city'. An argument of the tool has no dashes: home_city=VALUE." in done.stderr
+
+
+def test_a_dot_before_the_name_of_a_toolbox_is_answered_with_a_colon(run):
+    done = run("list", "office.box")
+
+    assert done.returncode == 3
+    assert "Did you mean 'office:box'?" in done.stderr
 
 
 def test_the_configuration_of_the_project_holds(run, tmp_path):

@@ -282,8 +282,22 @@ def test_a_wrong_name_suggests_the_nearest_one():
         model("mistrall:large")
 
 
+@pytest.mark.parametrize("name", ["ofline", "Offlin", "olama"])
+def test_a_misspelt_provider_is_not_taken_for_a_model_of_openai(name):
+    with pytest.raises(UnsupportedProvider, match=r"Did you mean '(offline|ollama)'\?") as caught:
+        model(name)
+
+    assert "openai:" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
-    ("name", "written"), [("gpt-5", "openai:gpt-5"), ("claude-sonnet-5", "anthropic:claude-sonnet-5")]
+    ("name", "written"),
+    [
+        ("gpt-5", "openai:gpt-5"),
+        ("claude-sonnet-5", "anthropic:claude-sonnet-5"),
+        ("gemini-3", "gemini:gemini-3"),
+        ("claude", "anthropic:NAME"),
+    ],
 )
 def test_a_name_without_provider_says_what_to_write(name, written):
     with pytest.raises(UnsupportedProvider, match=re.escape(f'Write model("{written}")')):

@@ -114,7 +114,7 @@ def _from_plugin(prefix: str, name: Any, model_name: str, options: Mapping[str, 
         example = f'model("openai-chat:{model_name or prefix or "NAME"}", base_url="http://…/v1")'
         for start, owner in _OWNERS.items():
             if not model_name and prefix.startswith(start):
-                example = f'model("{owner}:{prefix}")'
+                example = f'model("{owner}:{"NAME" if prefix == start else prefix}")'
         raise UnsupportedProvider(name, dict.fromkeys([*PROVIDERS, *sorted(points)]), example=example)
     created: Model = points[prefix].load()(model_name, **options)
     return created

@@ -39,7 +39,11 @@ class FaultOutcome:
 
 
 async def check_faults(box: Toolbox) -> list[FaultOutcome]:
-    """Run every fault against the definitions of a toolbox, and check the health of its servers."""
+    """Run every fault against the definitions of a toolbox, and check the health of its servers.
+
+    Raises:
+        ImportError: the faulty servers need the extra `mcp`.
+    """
     stand_ins = [_make_stand_in(tool) for tool in await box.list()]
     outcomes = [await _limit(f"model: {fault}", _check_model(stand_ins, fault)) for fault in FAULTS]
     outcomes += [await _limit(f"server: {fault}", _check_server(stand_ins, fault)) for fault in MCP_FAULTS]
@@ -59,6 +63,8 @@ async def _limit(case: str, check: Awaitable[tuple[bool, str]]) -> FaultOutcome:
     try:
         async with asyncio.timeout(CASE_SECONDS):
             return FaultOutcome(case, *await check)
+    except ImportError:
+        raise  # an extra is missing: no fault was tried
     except Exception as error:  # noqa: BLE001 - anything that escapes is what the check looks for
         return FaultOutcome(case, held=False, detail=clip(f"{type(error).__name__}: {error}", 200))
 

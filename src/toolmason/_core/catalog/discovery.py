@@ -170,10 +170,12 @@ def load_module(name: str, target: str) -> ModuleType:
     """
     if not name or not all(part.isidentifier() for part in name.split(".")):
         raise ConfigError(f"{target!r} is not a module path. Use `package.module:name` or `path/file.py:name`.")
-    here = (path.stem for path in Path().glob("*") if path.suffix == ".py" or (path / "__init__.py").is_file())
-    return import_module(
-        name, target, suggest_name(name, here, "Check the spelling, or run from the project's folder.")
-    )
+    here = {path.stem for path in Path().glob("*") if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    hint = suggest_name(name, here, "Check the spelling, or run from the project's folder.")
+    module, _, last = name.rpartition(".")
+    if module in here and ":" not in target:
+        hint = f"Did you mean {f'{module}:{last}'!r}?"
+    return import_module(name, target, hint)
 
 
 def import_module(name: str, target: str, missing_hint: str) -> ModuleType:

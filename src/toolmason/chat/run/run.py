@@ -297,8 +297,8 @@ class Run:
             has_answer = self.plan.answer is not None and self.plan.answer.is_accepted
             self.finish = "stop" if has_answer or (is_own and reply.finish == "stop") else find_finish(reply)
         if self.finish == "error":
-            reason = to_line(reply.finish_reason)
-            _log.warning("run %s: the model ended without an answer (%s)", self.plan.run_id, reason)
+            reason = f" ({to_line(reply.finish_reason)})" if reply.finish_reason else ""
+            _log.warning("run %s: the model ended without an answer%s", self.plan.run_id, reason)
         if self.plan.emit is not None:
             self.plan.emit(StepFinished(self.turns, reply))
 

@@ -37,20 +37,25 @@ call_options = combine_options(
 """Options of a command that calls a tool."""
 
 
-class _CallCommand(click.Command):
-    """A command that also accepts `--json OBJECT` for `--arguments OBJECT`."""
+class CallCommand(click.Command):
+    """A command that also accepts `--json OBJECT` for `--arguments OBJECT`, and says how to write arguments."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments of the command."""
         pairs = zip_longest(args, args[1:], fillvalue="")
-        return super().parse_args(
-            ctx,
-            ["--arguments" if arg == "--json" and after.lstrip().startswith("{") else arg for arg, after in pairs],
-        )
+        words = ["--arguments" if arg == "--json" and after.lstrip().startswith("{") else arg for arg, after in pairs]
+        try:
+            return super().parse_args(ctx, words)
+        except click.NoSuchOption as error:
+            if not error.possibilities:
+                name = error.option_name.lstrip("-").replace("-", "_")
+                error.message += f" An argument of the tool has no dashes: {name}=VALUE."
+            raise
 
 
 @click.command(
     "call",
-    cls=_CallCommand,
+    cls=CallCommand,
     epilog=examples(
         "call app.py get_weather city=Prague days:=3",
         'call app.py get_weather --arguments \'{"city": "Prague"}\' --json',
@@ -67,7 +72,10 @@ def command(words: tuple[str, ...], **options: Any) -> None:
     NAME may also be a prompt, or the URI of a resource. If you omit TARGET, it is of an installed plugin.
     """
     target, name, arguments = split_words(words)
-    use_entry(load_toolbox(target), name, arguments, options)
+    box = load_toolbox(target)
+    if target is None and not (box.tools or box.prompts or box.resources):
+        fail(f"No target is given, and no plugin is installed. Write: toolmason call FILE.py {name}", NOT_FOUND)
+    use_entry(box, name, arguments, options)
 
 
 def use_entry(box: Toolbox, name: str, words: tuple[str, ...], options: dict[str, Any]) -> None:

@@ -36,7 +36,7 @@ def command(target: str | None, name: str | None, tool: str | None, *, as_json: 
             print_text(json.dumps(entry, indent=2, ensure_ascii=False))
         return
     if not as_json and target is None and not box.tools:
-        echo("No tools are installed. Give a TARGET, or install a plugin.", err=True)
+        echo("No target is given, and no plugin is installed. Write: toolmason list FILE.py", err=True)
     else:
         print_box(box, as_json=as_json)
     if box.servers:

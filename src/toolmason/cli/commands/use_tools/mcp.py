@@ -22,7 +22,7 @@ from toolmason.build.compare.comparison import ToolDiff
 from toolmason.build.compare.listing import Listings
 from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, load_if_exists, write
 from toolmason.cli.commands.check_tools.diff import print_server_changes
-from toolmason.cli.commands.use_tools.call import call_options, use_entry
+from toolmason.cli.commands.use_tools.call import CallCommand, call_options, use_entry
 from toolmason.cli.commands.use_tools.list import print_box
 from toolmason.cli.commands.use_tools.login import login, logout, status, use_sign_ins
 from toolmason.cli.main import DRIFT, NOT_FOUND, TOOL_ERROR, SuggestingGroup, examples
@@ -157,6 +157,7 @@ def list_(servers: ServerList, *, as_json: bool) -> None:
 
 @command.command(
     "call",
+    cls=CallCommand,
     epilog=examples(
         "mcp call read_file path=a.txt --config mcp.json",
         "mcp call search limit:=5 --url http://127.0.0.1:8000/mcp --json",
