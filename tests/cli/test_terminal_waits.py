@@ -114,7 +114,7 @@ def test_ctrl_c_ends_a_server(terminal, words, shown):
 
 def test_ctrl_c_ends_the_doctor(terminal):
     shell = terminal("doctor", "office:box")
-    shell.expect("WARNING: run ")
+    shell.expect("Running faults against ")
 
     assert_ended_well(shell, shell.interrupt())
 

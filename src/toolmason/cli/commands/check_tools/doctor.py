@@ -24,6 +24,7 @@ def command(target: str | None, *, as_json: bool) -> None:
     No tool runs: each is replaced by a stand-in with the same definition.
     """
     box = load_toolbox(target)
+    echo(f"Running faults against {pluralize(len(box.tools), 'tool')}, which takes some seconds.", err=True)
     if logging.lastResort is not None:
         logging.lastResort.setLevel(logging.CRITICAL)  # each fault is in the log, as it should be
     outcomes = asyncio.run(check_faults(box))

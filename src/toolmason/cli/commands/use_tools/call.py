@@ -47,10 +47,11 @@ class CallCommand(click.Command):
         try:
             return super().parse_args(ctx, words)
         except click.NoSuchOption as error:
-            if not error.possibilities:
-                name = error.option_name.lstrip("-").replace("-", "_")
-                error.message += f" An argument of the tool has no dashes: {name}=VALUE."
-            raise
+            if error.possibilities:
+                raise
+            name = error.option_name.lstrip("-").replace("-", "_")
+            message = f"{error.message} An argument of the tool has no dashes: {name}=VALUE."
+            raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from None
 
 
 @click.command(

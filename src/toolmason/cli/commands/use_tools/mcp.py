@@ -155,14 +155,12 @@ def list_(servers: ServerList, *, as_json: bool) -> None:
     fail_if_down(box, _SIGN_IN_HINT)
 
 
-@command.command(
-    "call",
-    cls=CallCommand,
-    epilog=examples(
-        "mcp call read_file path=a.txt --config mcp.json",
-        "mcp call search limit:=5 --url http://127.0.0.1:8000/mcp --json",
-    ),
+_CALL_EXAMPLES = examples(
+    "mcp call read_file path=a.txt --config mcp.json", "mcp call search limit:=5 --url http://127.0.0.1:8000/mcp --json"
 )
+
+
+@command.command("call", cls=CallCommand, epilog=_CALL_EXAMPLES)
 @click.argument("name")
 @click.argument("words", nargs=-1, metavar="[ARGUMENTS]...")
 @with_server_options
