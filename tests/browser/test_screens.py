@@ -395,7 +395,8 @@ def test_a_server_that_is_killed_is_down_then_up_again(serve, visit):
     program.rename(served.folder / "gone.py")
     os.kill(int((served.folder / "server.pid").read_text("utf-8")), signal.SIGKILL)
     page.get_by_role("button", name="Run", exact=True).click()
-    expect(page.get_by_role("region", name="Result")).to_contain_text("remote_error")
+    # Its tools are unknown as soon as the page has noticed that it is gone.
+    expect(page.get_by_role("region", name="Result")).to_contain_text(re.compile("remote_error|do not answer"))
     page.get_by_role("link", name="Servers").click()
     expect(server).to_contain_text("down")
 
@@ -493,6 +494,22 @@ def test_a_saved_file_changes_the_page(serve, visit, tmp_path):
     (tmp_path / "small.py").write_text(source, "utf-8")
     expect(rows(page).filter(has_text="first")).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_list_that_is_loaded_again_keeps_the_active_row(serve, visit, tmp_path):
+    each = "@tool\ndef {0}() -> str:\n    '''Say a word.'''\n    return 'one'\n\n"
+    source = "from toolmason import tool\n\n" + "".join(map(each.format, ("alpha", "beta", "gamma")))
+    (tmp_path / "small.py").write_text(source, "utf-8")
+    page = visit(serve("small.py", "--reload").address, "/tools/gamma")
+    expect(page.get_by_role("heading", name="gamma")).to_be_visible()
+
+    page.get_by_role("listbox").focus()
+    page.keyboard.press("Home")
+    (tmp_path / "small.py").write_text(source + each.format("zeta"), "utf-8")
+    expect(rows(page).filter(has_text="zeta")).to_be_visible()
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("heading", name="alpha")).to_be_visible()
 
 
 def test_without_its_token_the_page_says_what_to_open(serve, visit, browser):

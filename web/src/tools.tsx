@@ -1,5 +1,5 @@
 /** The list of tools: search, filters, and the chosen tool beside it. */
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Boundary, Failed } from "./boundary";
 import { go } from "./hooks";
 import { ToolView } from "./tool";
@@ -181,7 +181,11 @@ function Choice(props: { label: string; value: string; onChange: (value: string)
 function ToolRows({ tools, chosen }: { tools: ToolSummary[]; chosen: string }) {
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 800 });
-  const [active, setActive] = useState(0);
+  // By name: a list that is loaded again keeps the active row. A second key may come before the first is drawn.
+  const [activeName, setActiveName] = useState(chosen);
+  const latestName = useRef(chosen);
+  const find = (name: string) => Math.max(0, tools.findIndex((tool) => tool.name === name));
+  const active = find(activeName);
   useEffect(() => {
     const element = box.current;
     if (!element) return;
@@ -197,18 +201,19 @@ function ToolRows({ tools, chosen }: { tools: ToolSummary[]; chosen: string }) {
   }, []);
   const move = (index: number) => {
     const next = Math.min(tools.length - 1, Math.max(0, index));
-    setActive(next);
+    latestName.current = tools[next]?.name ?? "";
+    setActiveName(latestName.current);
     const element = box.current;
     if (!element) return;
     if (next * ROW < element.scrollTop) element.scrollTop = next * ROW;
     else if ((next + 1) * ROW > element.scrollTop + element.clientHeight) element.scrollTop = (next + 1) * ROW - element.clientHeight;
   };
-  useEffect(() => {
-    const index = tools.findIndex((tool) => tool.name === chosen);
-    if (index < 0) setActive(0);
-    else move(index);
-  }, [tools, chosen]);
+  const isListed = tools.some((tool) => tool.name === chosen);
+  useLayoutEffect(() => {
+    if (isListed) move(find(chosen));
+  }, [chosen, isListed]);
   const onKeyDown = (event: KeyboardEvent) => {
+    const active = find(latestName.current);
     const steps: Record<string, number> = { ArrowDown: active + 1, ArrowUp: active - 1, Home: 0, End: tools.length - 1, PageDown: active + 8, PageUp: active - 8 };
     const next = steps[event.key];
     if (next !== undefined) {
