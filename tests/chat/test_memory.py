@@ -11,6 +11,7 @@ import pytest
 
 from providers.body_checks import check_body
 from toolmason import Message, ToolCall, ToolResult, tool
+from toolmason.chat import CallOpened, CallStarted
 from toolmason.chat.chat import Chat
 from toolmason.chat.memory import SqliteMemory, WindowMemory, take_window
 from toolmason.errors import ConfigError
@@ -229,3 +230,14 @@ async def test_a_message_that_is_none_is_told(tmp_path, text):
     with pytest.raises(ConfigError, match=r"conversation 'c' in .* is damaged"):
         await memory.load("c")
     memory.close()
+
+
+async def test_the_events_of_a_stream_have_the_ids_of_its_calls_after_a_restart(tmp_path):
+    for _ in range(2):
+        chat = Chat("offline", add, memory=SqliteMemory(tmp_path / "chat.db"))
+        events = [event async for event in chat.stream("Add a=1 and b=2")]
+        opened, started = (
+            next(event for event in events if isinstance(event, kind)) for kind in (CallOpened, CallStarted)
+        )
+
+        assert opened.id == started.call.id

@@ -48,7 +48,9 @@ async def test_t5_whatever_changes_in_a_definition_holds_it_back(change, tmp_pat
             assert box.tools == []
 
     assert "has changed since it was approved" in caplog.text
-    assert "+++ now" in caplog.text
+    [record] = [record for record in caplog.records if "has changed since" in record.getMessage()]
+    assert "\\n" not in record.getMessage()
+    assert "since it was approved: " in record.getMessage()
 
 
 async def test_an_entry_that_lacks_a_part_of_the_definition_is_not_approved(tmp_path):

@@ -145,6 +145,7 @@ async def test_only_what_a_server_wrapped_is_unwrapped(schema, meta, result_meta
         (["a", "b"], {"result": ["a", "b"]}),
         (['{"x": 1}', '{"x": 2}'], {"result": [{"x": 1}, {"x": 2}]}),
         (['{"n": 1}'], {"n": 1}),
+        (["hello"], {"content": "hello"}),
     ],
 )
 async def test_text_that_repeats_the_data_is_told_once(blocks, structured):

@@ -153,7 +153,8 @@ _PART_TYPE_NAMES = {kind: word for word, kind in _PART_TYPES.items()}
 
 def matches_structured(text: str, structured: Any) -> bool:
     """Return True if the structured form of a result carries the same data as its text."""
-    if structured in (text, {"result": text}):
+    # Servers name the text as they like, such as `content`.
+    if structured == text or (type(structured) is dict and list(structured.values()) == [text]):
         return True
     try:
         parsed = from_json(text)

@@ -6,15 +6,27 @@ import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 from toolmason._core.run.metrics import METER, METERS
 from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API
-from toolmason._core.toolbox.exchange import Finished, ModelReply, ModelRequest
+from toolmason._core.toolbox.exchange import (
+    ArgumentsDelta,
+    CallClosed,
+    CallOpened,
+    Finished,
+    ModelReply,
+    ModelRequest,
+    TextDelta,
+    ThoughtDelta,
+)
 from toolmason._core.values.results import ToolCall
 from toolmason.chat.run.plan import RunPlan
 from toolmason.chat.run.spending import find_cost
 from toolmason.chat.run_spans import trace_turn
 from toolmason.errors import ModelError
+
+_Fragment: TypeAlias = TextDelta | ThoughtDelta | CallOpened | ArgumentsDelta | CallClosed
 
 
 def call_model(plan: RunPlan, request: ModelRequest, *, in_span: bool = False) -> Awaitable[ModelReply]:
@@ -49,10 +61,12 @@ async def _call_in_time(plan: RunPlan, request: ModelRequest) -> ModelReply:
         if plan.emit is None:
             return await plan.model.respond(request)
         reply: ModelReply | None = None
+        streamed_ids = CallIds(set(plan.call_ids))
         async for event in plan.model.stream(request):
             if isinstance(event, Finished):
                 reply = event.reply
                 continue
+            event = streamed_ids.rename(event)  # noqa: PLW2901 - the same event
             plan.emit(event)
             if plan.answer is not None and (progress := plan.answer.read_event(event)) is not None:
                 plan.emit(progress)
@@ -61,23 +75,43 @@ async def _call_in_time(plan: RunPlan, request: ModelRequest) -> ModelReply:
     return reply
 
 
-def assign_call_ids(reply: ModelReply, call_ids: set[str]) -> ModelReply:
-    """Give each call a unique ID and a name: providers reject conversations without them."""
-    message = reply.message
-    calls: list[ToolCall] = []
-    is_changed = False
-    for call in message.calls:
-        base_id = call.id or "call"
-        call_id = base_id
+class CallIds:
+    """Gives the calls of a turn unique IDs: the same ones in the stream and in the reply."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = taken
+        self._latest: dict[str, str] = {}
+        """Unique ID of the latest call, by the ID that the model gave."""
+
+    def add(self, given_id: str) -> str:
+        """Return a unique ID for the next call."""
+        base_id = call_id = given_id or "call"
         number = 1
-        while call_id in call_ids:
+        while call_id in self._taken:
             number += 1
             call_id = f"{base_id}_{number}"
-        call_ids.add(call_id)
-        if call_id != call.id or not call.name:
-            is_changed = True
-            call = replace(call, id=call_id, name=call.name or "unknown")  # noqa: PLW2901 - the same call
-        calls.append(call)
-    if not is_changed:
+        self._taken.add(call_id)
+        self._latest[given_id] = call_id
+        return call_id
+
+    def rename(self, event: _Fragment) -> _Fragment:
+        """Return an event of the stream with the unique ID of its call."""
+        if isinstance(event, CallOpened | ArgumentsDelta):
+            call_id = self.add(event.id) if isinstance(event, CallOpened) else self._latest.get(event.id, event.id)
+            return event if call_id == event.id else replace(event, id=call_id)
+        if isinstance(event, CallClosed) and (call_id := self._latest.get(event.call.id, "")) != event.call.id:
+            return replace(event, call=replace(event.call, id=call_id or event.call.id))
+        return event
+
+
+def assign_call_ids(reply: ModelReply, call_ids: set[str]) -> ModelReply:
+    """Give each call a unique ID and a name: providers reject conversations without them."""
+    message, ids = reply.message, CallIds(call_ids)
+    calls: list[ToolCall] = []
+    for call in message.calls:
+        call_id = ids.add(call.id)
+        is_right = call_id == call.id and call.name
+        calls.append(call if is_right else replace(call, id=call_id, name=call.name or "unknown"))
+    if tuple(calls) == message.calls:
         return reply
     return replace(reply, message=replace(message, calls=tuple(calls)))

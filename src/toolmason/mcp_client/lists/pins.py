@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import shlex
 from collections.abc import Mapping, Sequence
@@ -11,14 +10,15 @@ from typing import Final
 
 from toolmason._core.define.tool import Tool
 from toolmason._core.toolbox.toolbox import Toolbox
-from toolmason.build.compare.listing import Listing, Listings, format_listing, listings_of, make_listing
+from toolmason.build.compare.comparison import compare
+from toolmason.build.compare.listing import Listing, Listings, listings_of, make_listing
 from toolmason.build.compare.lock_file import FILE, load_if_exists
-from toolmason.errors import RemoteError
+from toolmason.errors import DefinitionError, RemoteError
 from toolmason.mcp_client.server_options import ServerSpec
 
 _log = logging.getLogger("toolmason.mcp")
 
-_MAX_DIFF_LINES: Final = 40
+_MAX_CHANGES: Final = 20
 
 
 def select_approved(tools: Sequence[Tool], server: ServerSpec) -> tuple[list[Tool], dict[str, str]]:
@@ -42,8 +42,9 @@ def select_approved(tools: Sequence[Tool], server: ServerSpec) -> tuple[list[Too
             continue
         change = "is not approved" if listing is None else "has changed since it was approved"
         held_back[tool.name] = f"it {change}. {fix}"
-        diff = "" if listing is None else format_diff(listing, make_listing(tool))
-        _log.warning("server %r: tool %r %s, so it is not used. %s%s", server.name, tool.name, change, fix, diff)
+        if listing is not None:
+            change += f": {format_changes(tool.name, listing, make_listing(tool))}"
+        _log.warning("server %r: tool %r %s. It is not used. %s", server.name, tool.name, change, fix)
     for name in sorted(approved.keys() - {tool.name for tool in tools}):
         _log.warning("server %r: approved tool %r is no longer offered", server.name, name)
     return selected, held_back
@@ -89,9 +90,12 @@ def read_approved(server: ServerSpec) -> Mapping[str, Listing]:
     return load_if_exists(server.lock or FILE).get_tools(server.name)
 
 
-def format_diff(before: Listing, now: Listing) -> str:
-    """Return a unified diff, truncated to a screenful."""
-    old, new = (format_listing(listing).splitlines() for listing in (before, now))
-    lines = list(difflib.unified_diff(old, new, "approved", "now", lineterm="", n=1))
-    more = [f"… and {len(lines) - _MAX_DIFF_LINES} more lines"] if len(lines) > _MAX_DIFF_LINES else []
-    return "".join(f"\n    {line}" for line in (*lines[:_MAX_DIFF_LINES], *more))
+def format_changes(name: str, before: Listing, now: Listing) -> str:
+    """Return the changes in a tool, as `toolmason lock` prints them, in one line: a log escapes line breaks."""
+    try:
+        changes = [change for diff in compare({name: before}, {name: now}) for change in diff.changes]
+    except DefinitionError:
+        changes = []  # a schema that is too large to compare
+    found = [" ".join(filter(None, (change.part, change.path, change.message))) for change in changes]
+    more = f"; and {len(found) - _MAX_CHANGES} more" if len(found) > _MAX_CHANGES else ""
+    return "; ".join(found[:_MAX_CHANGES]) + more or "parts that no model sees"

@@ -11,7 +11,7 @@ from toolmason.build.compare.listing import Listing
 from toolmason.errors import ConfigError
 from toolmason.mcp_client.calls.remote_tools import RemoteTool
 from toolmason.mcp_client.calls.result_marks import UNTRUSTED_META_KEY
-from toolmason.mcp_client.lists.pins import format_approve_command, format_diff, is_approved, read_approved
+from toolmason.mcp_client.lists.pins import format_approve_command, format_changes, is_approved, read_approved
 from toolmason.mcp_client.server_options import ServerSpec
 
 _log = logging.getLogger("toolmason.mcp")
@@ -49,10 +49,10 @@ class SeenTools:
         is_changed = now != first
         if is_changed and now != last:
             _log.warning(
-                "server %r: the definition of tool %r changed while the program ran%s",
+                "server %r: the definition of tool %r changed while the program ran: %s",
                 server.name,
                 tool.name,
-                format_diff(first, now),
+                format_changes(tool.name, first, now),
             )
         # A tool that becomes read-only is not trusted to be: only the first definition was there when it was chosen.
         is_read_only = bool(tool.options.read_only) and bool(first.effects.get("read_only"))

@@ -59,7 +59,7 @@ _RECORDER: Final[ContextVar[TraceRecorder | None]] = ContextVar("toolmason_trace
 
 model_options = combine_options(
     click.argument("target", required=False),
-    click.option("--model", "name", help="Model: openai:gpt-5, anthropic:…, ollama:…, local, offline."),
+    click.option("--model", "name", help="Model: openai:gpt-5, openai-chat:…, anthropic:…, local, offline."),
     click.option("--base-url", metavar="URL", help="Address of the model's API."),
     click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="HTTP header; repeatable."),
     click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Option of the model; repeatable."),
@@ -359,7 +359,9 @@ def _show_result(result: ToolResult) -> None:
         echo(f"? {result.name} is waiting for approval", fg="yellow", err=True)
         return
     mark, color, text = ("✓", "green", result.text) if result.error is None else ("✗", "red", str(result.error))
-    echo(f"{mark} {text[:200]}  ({result.duration * 1000:.0f} ms)", fg=color, err=True)
+    # The result of a call that was cancelled has no duration.
+    seconds = f"  ({result.duration * 1000:.0f} ms)" if result.duration else ""
+    echo(f"{mark} {text[:200]}{seconds}", fg=color, err=True)
 
 
 async def _make_decisions(chat: Chat, reply: Reply, *, yes: bool) -> list[Decision]:
