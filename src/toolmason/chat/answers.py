@@ -94,7 +94,7 @@ class AnswerType:
         self.definition = tool.definition
         inputs = compile_tool(tool).inputs
         self.validate_json = inputs.validate_json
-        self._bind = make_binder(inputs, FINAL_ANSWER, self._state.policy.settings).bind
+        self._bind = make_binder(inputs, FINAL_ANSWER, self._state.policy.settings)
         self._formats: dict[Any, AnswerFormat] = {}
         self.instructions = (
             "When you have the final answer, write only JSON that matches this schema, without a code fence: "

@@ -10,8 +10,6 @@ import marshal
 import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
@@ -46,23 +44,8 @@ Bound: TypeAlias = tuple[dict[str, Any], tuple[Repair, ...]]
 """Values for a call, and the repairs that produced them."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Binder:
-    """The functions that bind a tool's arguments. `bind` does all; the others are its steps for text."""
-
-    bind: Callable[[Arguments], Bound]
-    """Returns the values of arguments, or raises InvalidArguments with every problem."""
-    validate: Callable[[str], dict[str, Any]]
-    """Validates text of at most `max_chars`. If it has as many colons as there are values, nothing else is needed."""
-    max_chars: int
-    check_keys: Callable[[str, dict[str, Any]], Bound]
-    """Looks for duplicate and unknown keys in other text."""
-    recover: Callable[[str, ValueError], Bound]
-    """Repairs the text that `validate` rejects, or raises InvalidArguments. Call it outside of the handler."""
-
-
-def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Binder:
-    """Return the functions that bind a tool's arguments.
+def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable[[Arguments], Bound]:
+    """Return a function that binds a tool's arguments and raises InvalidArguments with every problem.
 
     Everything that does not depend on the call is computed once here, because this is the hottest path.
     """
@@ -74,8 +57,6 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Binder:
     validate_usual = validate_strict or validate
     is_usual = validate_strict is not None and not needs_bounds_check
     max_usual_bytes = min(max_bytes, max_search_bytes) if is_usual else -1
-    check_keys = partial(_check_keys, inputs, tool, max_search_bytes)
-    recover = partial(_recover, inputs, tool, max_search_bytes)
 
     def bind(raw: Arguments, parsed: dict[str, Any] | None = None) -> Bound:
         if type(raw) is not str:
@@ -87,9 +68,12 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Binder:
             # Recover outside the handler and drop the traceback: chained exceptions create reference cycles.
             failure = error.with_traceback(None)
         else:
+            count = len(values)
             # Every key has a colon, so as many colons as keys means no duplicate and no unknown key.
-            return (values, ()) if raw.count(":") == len(values) else check_keys(raw, values)
-        return recover(raw, failure, parsed)
+            if raw.count(":") != count and size <= max_search_bytes and not _has_each_key_once(raw, count, inputs):
+                return values, _check_keys(inputs, raw, tool)
+            return values, ()
+        return _recover(inputs, raw, tool, failure, max_search_bytes, parsed)
 
     def validate_bounded(raw: str, size: int) -> dict[str, Any]:
         if needs_bounds_check or size > max_bytes:
@@ -103,12 +87,12 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Binder:
         )
         return values
 
-    return Binder(bind, validate_usual, max_usual_bytes, check_keys, recover)
+    return bind
 
 
 def bind_once(inputs: Inputs, raw: Arguments, tool: str, settings: EngineSettings) -> Bound:
     """Bind the arguments of one call."""
-    return make_binder(inputs, tool, settings).bind(raw)
+    return make_binder(inputs, tool, settings)(raw)
 
 
 class LargeArguments(dict[str, Any]):
@@ -333,14 +317,12 @@ def _has_each_key_once(raw: str, count: int, inputs: Inputs) -> bool:
     return len({part.rpartition('"')[2] for part in raw.split('":')[:-1]}) == keys
 
 
-def _check_keys(inputs: Inputs, tool: str, max_search_bytes: int, raw: str, values: dict[str, Any]) -> Bound:
-    """Reject duplicate keys. Return the values, with the keys that were dropped, which are logged."""
-    if len(raw) > max_search_bytes or _has_each_key_once(raw, len(values), inputs):
-        return values, ()
+def _check_keys(inputs: Inputs, raw: str, tool: str) -> tuple[Repair, ...]:
+    """Reject duplicate keys, and return the keys that were dropped, which are logged."""
     arguments = from_json(raw)
     if _may_repeat_key(raw, arguments):
         arguments = _parse_without_duplicates(raw, tool)
-    return values, _note_dropped(inputs, arguments, tool) if inputs.validate_strict is not None else ()
+    return _note_dropped(inputs, arguments, tool) if inputs.validate_strict is not None else ()
 
 
 def _note_dropped(inputs: Inputs, arguments: Mapping[str, Any], tool: str) -> tuple[Repair, ...]:
@@ -387,12 +369,7 @@ def normalize_arguments(inputs: Inputs, raw: Arguments, tool: str) -> dict[str, 
 
 
 def _recover(
-    inputs: Inputs,
-    tool: str,
-    max_search_bytes: int,
-    raw: str,
-    error: ValueError,
-    parsed: dict[str, Any] | None = None,
+    inputs: Inputs, raw: str, tool: str, error: ValueError, max_search_bytes: int, parsed: dict[str, Any] | None
 ) -> Bound:
     if raw.strip() in ("", "null"):
         raw = "{}"  # some models send an empty string or null for "no arguments"

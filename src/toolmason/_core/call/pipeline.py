@@ -138,15 +138,13 @@ def _add_tickets(route: Route, runner: CallRunner) -> CallRunner:
 
 def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # noqa: C901, PLR0915 - one function: each layer costs a tenth of the whole
     """Return the runner of a tool without limits and approval. `run_steps` takes the calls that need more steps."""
-    name, write, shape = route.name, route.write, get_structured_shape(route.tool)
-    bind, validate, max_usual_chars = route.bind, route.binder.validate, route.binder.max_chars
-    check_keys, recover = route.binder.check_keys, route.binder.recover
+    name, bind, write, shape = route.name, route.bind, route.write, get_structured_shape(route.tool)
     default_timeout, in_thread, max_chars = route.timeout, route.runs_on == "thread", route.max_result_bytes // 4
     function = cast("Any", None if in_thread else route.plain_function)
     is_awaitable = in_thread or route.compiled.kind == "async"
 
-    async def run_plain(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912, PLR0915 - as above
-        run = key = bound = state = text = rejection = None
+    async def run_plain(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
+        run = key = bound = state = text = None
         value: Any = None
         result: Any = None
         repairs: Any = ()
@@ -157,21 +155,7 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
             run, key, seconds, bound = plain_options
         started, has_run = perf_counter(), False
         try:
-            if bound is not None:
-                values, repairs = bound
-            elif type(arguments) is str and len(arguments) <= max_usual_chars:
-                # The first steps of `bind`: a function between takes a tenth of the call.
-                try:
-                    values = validate(arguments)
-                except ValueError as error:
-                    rejection = error.with_traceback(None)
-                else:
-                    if arguments.count(":") != len(values):
-                        values, repairs = check_keys(arguments, values)
-                if rejection is not None:
-                    values, repairs = recover(arguments, rejection)
-            else:
-                values, repairs = bind(arguments)
+            values, repairs = bind(arguments) if bound is None else bound
             if run is not None:
                 run.admit(name, route.tool.options.max_calls, route.root)
             has_run = True

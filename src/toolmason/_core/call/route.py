@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
-from toolmason._core.arguments.bind import Binder, Bound, make_binder
+from toolmason._core.arguments.bind import Bound, make_binder
 from toolmason._core.call.approval import Approver, Decision, rule_requires_approval
 from toolmason._core.call.call_policy import (
     Middleware,
@@ -118,7 +118,7 @@ class Route:
     on_error: OnError
     rethrow: tuple[type[BaseException], ...]
     runs_on: RunsOn
-    binder: Binder
+    bind: Callable[[Arguments], Bound]
     """Converts raw arguments to values."""
     write: Writer
     """Returns the text of the usual return values, or None."""
@@ -145,11 +145,6 @@ class Route:
     """The same within a run."""
     full_runner: CallRunner = field(init=False)
     """The same with every step, for a call with a decision."""
-
-    @property
-    def bind(self) -> Callable[[Arguments], Bound]:
-        """Converts raw arguments to values."""
-        return self.binder.bind
 
     @property
     def is_direct(self) -> bool:
@@ -186,7 +181,7 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         on_error=choose_on_error(options.on_error, chain),
         rethrow=tuple(kind for policy in chain for kind in policy.rethrow),
         runs_on=runs_on,
-        binder=make_binder(compiled.inputs, tool.name, settings),
+        bind=make_binder(compiled.inputs, tool.name, settings),
         write=make_writer(tool),
         render=make_renderer(tool),
         max_result_bytes=choose_result_bytes(options.max_result_bytes, chain),
