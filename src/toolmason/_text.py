@@ -26,6 +26,7 @@ BLANK_CHARACTERS: Final = frozenset(
     for number in range(first, last + 1)
 )
 """Characters that render as blank, although their category is letter or mark."""
+DOCUMENTATION: Final = "https://github.com/toolmason/toolmason/tree/main/docs"
 MAX_NAMES_SHOWN: Final = 20
 """Maximum number of tool names in an `UnknownTool` message, so that a large toolbox does not fill the context."""
 MAX_PROBLEMS_SHOWN: Final = 20

@@ -95,6 +95,14 @@ def test_a_path_of_the_model_is_kept_within_a_folder(folder, body):
     folder.agrees(f"{HEAD}@tool\ndef act(x: Annotated[str, 'What']):\n    'Do.'\n    {body}\n")
 
 
+def test_a_path_that_is_not_opened_is_said_to_be_used(folder):
+    folder.write({"app.py": f"{HEAD}@tool\ndef act(x: Annotated[str, 'What']):\n    'Do.'\n    os.remove(x)\n"})
+
+    [found] = folder.check("app.py").findings
+
+    assert found.message == "`os.remove` uses a path that the model chose, and the tool does not limit it"
+
+
 @pytest.mark.parametrize(
     ("hint", "body"),
     [

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft7Validator
 
+from toolmason._text import DOCUMENTATION
 from toolmason.build.check.report import format_json, format_sarif, format_summary, format_table
 from toolmason.build.check.rules import RULES
 from toolmason.build.check.run_checks import Report
@@ -44,7 +45,7 @@ def test_json_has_stable_fields(report):
         "column": 7,
         "tool": "b",
         "hint": RULES["TM103"].fix,
-        "page": "docs/reference/rules/TM103.md",
+        "page": "https://github.com/toolmason/toolmason/tree/main/docs/reference/rules/TM103.md",
     }
 
 
@@ -97,6 +98,13 @@ def test_sarif_tells_rule_place_and_level(report):
         "region": {"startLine": 3, "startColumn": 7},
     }
     assert len(run["results"]) == len(report.findings)
+
+
+def test_sarif_links_the_docs_and_the_page_of_each_rule(report):
+    driver = json.loads(format_sarif(report))["runs"][0]["tool"]["driver"]
+
+    assert driver["informationUri"] == DOCUMENTATION
+    assert [rule["helpUri"] for rule in driver["rules"]] == [RULES[rule["id"]].page for rule in driver["rules"]]
 
 
 def test_a_fingerprint_of_sarif_outlives_a_move_and_is_not_used_twice(folder):

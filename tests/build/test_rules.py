@@ -2,12 +2,14 @@
 
 import re
 import sys
+import tomllib
 from types import ModuleType
 
 import pytest
 
 from house.source import ROOT
 from toolmason import Toolbox
+from toolmason._text import DOCUMENTATION
 from toolmason.build.check.rules import RULES, UNUSED_IGNORE, parse_codes
 from toolmason.errors import ConfigError, DefinitionError
 
@@ -92,6 +94,14 @@ def test_the_page_of_a_rule_says_what_the_table_says(code):
     assert page.startswith(f"# {code}: {rule.name}\n")
     assert f"Severity: **{rule.severity}**" in page
     assert all(text in page for text in (rule.what, rule.why, rule.fix))
+
+
+def test_the_page_of_a_rule_is_in_the_documentation_that_the_package_names():
+    """A relative path cannot be opened by a user who has installed the package."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Documentation"]
+
+    assert declared == DOCUMENTATION
+    assert RULES["TM309"].page == f"{declared}/{PAGES.relative_to(ROOT / 'docs').as_posix()}/TM309.md"
 
 
 def test_every_page_is_of_a_rule_and_the_index_is_made_from_the_table():

@@ -42,6 +42,19 @@ def test_a_tool_that_sounds_destructive_says_whether_it_is(folder, name):
     folder.agrees(f"{HEAD}@tool(destructive=True, approval=True)\ndef {name}(): 'Do.'\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [("", "Set `destructive=True`"), ("read_only=True", "Remove `read_only=True` and set `destructive=True`")],
+    ids=["no effect", "read-only"],
+)
+def test_the_hint_about_a_destructive_name_does_not_contradict_the_effects(folder, words, hint):
+    folder.write({"app.py": f"{HEAD}@tool({words})\ndef delete_order(): 'Do.'\n"})
+
+    [found] = folder.check("app.py").findings
+
+    assert found.hint.startswith(hint)
+
+
 @pytest.mark.parametrize("name", ["deleted_orders", "dropdown", "purged", "list_removed", "eraser"])
 def test_a_tool_that_only_begins_alike_is_left_alone(folder, name):
     folder.agrees(f"{HEAD}@tool\ndef {name}(): 'Do.'\n")

@@ -33,6 +33,7 @@ def test_an_optional_parameter_has_a_value_if_it_is_omitted(folder, parameter):
         *("⟦TM126⟧list", "⟦TM126⟧dict", "⟦TM126⟧set", "⟦TM126⟧tuple", "⟦TM126⟧list | None", "⟦TM126⟧list[dict]"),
         *("⟦TM126⟧'list'", "⟦TM126⟧dict[str, list]", "⟦TM126⟧Optional[list]", "⟦TM126⟧typing.List", "⟦TM126⟧Sequence"),
         *("list[str]", "list[Any]", "dict[str, Any]", "tuple[int, ...]", "set[int]", "str", "Any", "Literal['list']"),
+        *("⟦TM126⟧object", "⟦TM126⟧'object'", "dict[str, object]", "object | None", "Annotated[object, Inject]"),
         *("Annotated[list, Inject]", "Annotated[list, Param(schema={'type': 'array'})]", "Sequence[int]", "Elsewhere"),
     ],
 )

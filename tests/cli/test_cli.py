@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fork_server import COMMAND
+from toolmason._text import DOCUMENTATION
 from toolmason.cli.main import COMMANDS, GROUPS
 
 APP = '''
@@ -243,6 +244,38 @@ def test_a_misspelt_parameter_and_one_given_twice_are_refused(toolmason, words, 
     assert reason in " ".join(done.stderr.split())
 
 
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (
+            ["--arguments", '{"whole": 1'],
+            "The arguments are not valid JSON: the JSON was truncated at line 1 column 11",
+        ),
+        (["--arguments", "{whole: 1}"], "JSON: a key must be a string in double quotes at line 1 column 2"),
+        (["whole:=x"], "'whole:=x': not valid JSON after `:=`: expected a value at line 1 column 1"),
+    ],
+    ids=["truncated", "key", "value"],
+)
+def test_invalid_json_is_explained_in_plain_words(toolmason, words, reason):
+    done = toolmason("call", "app:box", "show", *words)
+
+    assert reason in done.stderr
+    assert "EOF" not in done.stderr
+
+
+@pytest.mark.parametrize("flags", [[], ["--dry-run"]], ids=["call", "dry run"])
+def test_an_argument_of_a_wrong_type_is_shown_with_its_value(toolmason, flags):
+    done = toolmason("call", "app:box", "show", "whole=many", *flags)
+
+    assert done.stderr.splitlines()[1:] == ["  $.whole: got string 'many'"]
+
+
+def test_a_missing_argument_has_no_value_to_show(toolmason):
+    done = toolmason("call", "app:box", "get_weather")
+
+    assert done.stderr == "Error: Invalid arguments: $.city: required but missing\n"
+
+
 def test_a_dash_reads_the_arguments_from_standard_input(toolmason):
     done = toolmason("call", "app:box", "show", "-", stdin='{"whole": 5}')
 
@@ -389,6 +422,7 @@ def test_the_commands_are_grouped_and_the_exit_codes_are_in_the_help(run):
 
     assert all(f"{heading}:\n" in shown for heading in GROUPS)
     assert "130 Ctrl-C" in shown
+    assert f"\n  Documentation: {DOCUMENTATION}\n" in shown
 
 
 DESK = '''

@@ -202,7 +202,11 @@ def test_edited_arguments_that_do_not_fit_are_told_and_asked_again(terminal):
     shell = terminal("call", "office:box", "wipe", "folder=a")
 
     shell.expect("Allow this call?")
-    for text, problem in [("{", "not valid JSON"), ("[1]", "must be a JSON object"), ('{"depth": 1}', "folder")]:
+    for text, problem in [
+        ("{", "not valid JSON: the JSON was truncated"),
+        ("[1]", "must be a JSON object"),
+        ('{"depth": 1}', "folder"),
+    ]:
         shell.type("e")
         shell.expect("Arguments, as a JSON object")
         shell.shown = ""

@@ -62,6 +62,28 @@ def test_t1_names_under_which_a_server_is_reached(hosts: Any, host: bytes | None
 
 
 @pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        (
+            b"tools.example.com",
+            "Host 'tools.example.com' is not allowed. Add it to `allowed_hosts`, or use --allowed-host.",
+        ),
+        (b"a\x1b[2J\r\nset-cookie: b", r"Host 'a\\u001b[2J\\u000d\\nset-cookie: b' is not allowed."),
+        (b"x" * 10_000, f"Host '{'x' * 79}…' is not allowed."),
+    ],
+    ids=["name", "control characters", "long"],
+)
+def test_t1_a_refused_host_is_named_short_and_printable(host: bytes, shown: str):
+    raw = ((b"host", host),)
+    found = Guard().check_headers(dict(raw), raw)
+
+    assert found is not None
+    assert found.message.startswith(shown)
+    assert found.message.isprintable()
+    assert (found.headers, len(found.message) < 200) == ((), True)
+
+
+@pytest.mark.parametrize(
     ("origins", "origin", "status"),
     [
         (("*",), b"https://page.example", None),

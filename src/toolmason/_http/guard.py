@@ -23,7 +23,7 @@ from toolmason._explain import explain_arguments
 from toolmason._http.caller import ANONYMOUS, Identity, get_peer, make_identity
 from toolmason._secrets import remember_secrets
 from toolmason._wire import ByteBudget
-from toolmason.errors import ConfigError, InsufficientScope, LimitExceeded, RemoteError
+from toolmason.errors import ConfigError, InsufficientScope, LimitExceeded, RemoteError, clip
 
 _log = logging.getLogger("toolmason.mcp_server")
 
@@ -198,7 +198,9 @@ class Guard:
         if (host, origin) in self._accepted:
             return None
         if not self._is_allowed_host(host):
-            return ErrorResponse(421, "The Host header is not allowed. Add it to allowed_hosts.")
+            name = clip((host or b"").decode("latin-1"))
+            message = f"Host {name!r} is not allowed. Add it to `allowed_hosts`, or use --allowed-host."
+            return ErrorResponse(421, message)
         if not self._is_allowed_origin(origin, host):
             return ErrorResponse(403, "The Origin header is not allowed. Add it to allowed_origins.")
         if len(self._accepted) < 64:  # noqa: PLR2004 - keeps clients from growing it

@@ -17,6 +17,7 @@ from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.remembered_decisions import Remember
 from toolmason._text import escape_hidden
 from toolmason.cli.output import echo, print_error
+from toolmason.cli.targets import describe_error, parse_object
 from toolmason.errors import ConfigError
 
 
@@ -47,11 +48,11 @@ def ask_approval(box: Toolbox, request: ApprovalRequest) -> ApprovalVerdict | No
         try:
             edited = _edit_arguments(arguments)
             plan = box.approvals.dry_run_sync(request.tool, edited)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, click.UsageError) as error:
             print_error(str(error))
             continue
         if plan.error is not None:
-            print_error(str(plan.error))
+            print_error(describe_error(plan.error))
             continue
         arguments, preview = dict(plan.arguments), plan.preview
 
@@ -104,10 +105,4 @@ def _edit_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
             return arguments
     else:
         text = _read_line("Arguments, as a JSON object:")
-    try:
-        edited = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"The arguments are not valid JSON: {error}") from None
-    if not isinstance(edited, dict):
-        raise TypeError("The arguments must be a JSON object, in braces.")
-    return edited
+    return parse_object(text)

@@ -14,6 +14,7 @@ try:
 except ImportError as missing:
     raise SystemExit("The command line needs extra packages: pip install 'toolmason[cli]'") from missing
 
+from toolmason._text import DOCUMENTATION
 from toolmason.errors import Abort, ConfigError, ModelError, ToolCallError, ToolmasonError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -130,7 +131,8 @@ class _LazyGroup(SuggestingGroup):
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=examples("new my-tools", "list app.py", "call app.py get_weather city=Prague", "chat app.py --model offline")
-    + "\n\nExit codes: 0 success, 1 the tool or check failed, 2 wrong usage, 3 not found, 130 Ctrl-C.",
+    + "\n\nExit codes: 0 success, 1 the tool or check failed, 2 wrong usage, 3 not found, 130 Ctrl-C."
+    + f"\n\nDocumentation: {DOCUMENTATION}",
 )
 @click.version_option(package_name="toolmason")
 def cli() -> None:

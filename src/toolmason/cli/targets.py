@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 from pydantic_core import from_json
 
+from toolmason._core.arguments.problems import explain_json_error
 from toolmason._core.catalog.discovery import add_current_folder_to_path, load_target
 from toolmason._core.config.config import Config
 from toolmason._core.define.experimental import allow_experimental
@@ -27,10 +28,10 @@ from toolmason._core.run.blocking import run_blocking
 from toolmason._core.run.call_log import CALL_LOG
 from toolmason._core.toolbox.discover import discover
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
-from toolmason._text import suggest_name
+from toolmason._text import MAX_PROBLEMS_SHOWN, suggest_name
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR
 from toolmason.cli.output import print_error
-from toolmason.errors import ConfigError, UnknownName
+from toolmason.errors import ConfigError, InvalidArguments, UnknownName
 from toolmason.mcp_client.source import McpServer
 
 if TYPE_CHECKING:  # 0.1 s at start-up; a target that is a chat has loaded it
@@ -264,15 +265,22 @@ def fail(message: str, code: int) -> NoReturn:
     raise click.exceptions.Exit(code)
 
 
+def describe_error(error: Exception) -> str:
+    """Return the message of an error, with the values of invalid arguments, which the user has written."""
+    problems = error.problems[:MAX_PROBLEMS_SHOWN] if isinstance(error, InvalidArguments) else ()
+    # A description without a value is one word, such as "nothing"; the message says as much.
+    return "\n".join((str(error), *(f"  {item.path}: got {item.got}" for item in problems if " " in item.got)))
+
+
 def parse_arguments(words: Iterable[str], documents: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments from `key=value`, `key:=json`, `-` for standard input, and JSON objects."""
     arguments: dict[str, Any] = {}
     for document in documents:
-        arguments.update(_parse_object(document))
+        arguments.update(parse_object(document))
     seen: set[str] = set()
     for word in words:
         if word == "-":
-            arguments.update(_parse_object(sys.stdin.read()))
+            arguments.update(parse_object(sys.stdin.read()))
             continue
         key, equals, value = word.partition("=")
         if not equals or not key.rstrip(":"):
@@ -329,14 +337,15 @@ def _parse_json(text: str, word: str) -> Any:
     try:
         return from_json(text)
     except ValueError as error:
-        raise click.UsageError(f"{word!r}: not valid JSON after `:=`: {error}") from None
+        raise click.UsageError(f"{word!r}: not valid JSON after `:=`: {explain_json_error(str(error))}") from None
 
 
-def _parse_object(text: str) -> dict[str, Any]:
+def parse_object(text: str) -> dict[str, Any]:
+    """Return arguments that the user has written as a JSON object."""
     try:
         value = from_json(text)
     except ValueError as error:
-        raise click.UsageError(f"The arguments are not valid JSON: {error}") from None
+        raise click.UsageError(f"The arguments are not valid JSON: {explain_json_error(str(error))}") from None
     if not isinstance(value, dict):
         raise click.UsageError("The arguments must be a JSON object, in braces.")
     return value

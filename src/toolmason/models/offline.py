@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, iter_reply_events
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
-from toolmason._core.values.results import ToolCall
+from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.models.lexical.extraction import find_choices, find_codes, find_names, find_numbers, find_quoted
 from toolmason.models.lexical.similarity import extract_words, get_properties, score_similarity, weigh_stems
 
@@ -55,10 +55,14 @@ class OfflineModel:
 
 
 def _format_results(message: Message) -> str:
-    return "\n".join(
-        f"{result.name} failed: {result.error.message}" if result.error is not None else f"{result.name}: {result.text}"
-        for result in message.results
-    )
+    return "\n".join(map(_format_result, message.results))
+
+
+def _format_result(result: ToolResult) -> str:
+    if result.error is None:
+        return f"{result.name}: {result.text}"
+    said = result.error.message
+    return said if said.startswith(result.name) else f"{result.name} failed: {said}"
 
 
 def _choose_tool(text: str, request: ModelRequest) -> ToolDefinition | None:

@@ -484,7 +484,7 @@ def _parse(raw: str, tool: str) -> dict[str, Any]:
     except ValueError as error:
         reason = str(error)
         if reason.startswith("EOF while parsing"):
-            message = f"the JSON was truncated ({reason}); send the complete object again"
+            message = f"the JSON was truncated at {reason.rpartition(' at ')[2]}; send the complete object again"
             problem = ArgumentProblem("$", message, CUT_OFF, f"…{clip(raw[-40:])}")
         else:
             hint = "; send bare JSON, without a code fence" if raw.lstrip().startswith("```") else ""

@@ -92,7 +92,8 @@ _JSON_ERRORS: Final = {
 def explain_json_error(reason: str) -> str:
     """Return the message of the parser in plain terms, with the place that it names."""
     text, at, place = reason.rpartition(" at line ")
-    return f"{_JSON_ERRORS.get(text, text)}{at}{place}"
+    text = "the JSON was truncated" if text.startswith("EOF while parsing") else _JSON_ERRORS.get(text, text)
+    return f"{text}{at}{place}"
 
 
 _MISSING: Final = ArgumentProblem("", "required but missing", "a value", "nothing")

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import quote
 
-from toolmason._text import pluralize
+from toolmason._text import DOCUMENTATION, pluralize
 from toolmason.build.check.dynamic import ToolReport
 from toolmason.build.check.portability import ProviderVerdict
 from toolmason.build.check.rules import RULES, Finding, Rule
@@ -121,6 +121,7 @@ def format_sarif(report: Report) -> str:
     driver = {
         "name": "toolmason",
         "version": version("toolmason"),
+        "informationUri": DOCUMENTATION,
         "rules": [_make_rule(RULES[code]) for code in codes],
     }
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
@@ -135,7 +136,7 @@ def _make_rule(rule: Rule) -> dict[str, Any]:
         "fullDescription": {"text": f"{rule.what} {rule.why}"},
         "help": {"text": f"{rule.fix} For details, run `toolmason check --explain {rule.code}`."},
         "defaultConfiguration": {"level": rule.severity},
-        "properties": {"page": rule.page},
+        "helpUri": rule.page,
     }
 
 

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic_core import from_json
 
-from toolmason._text import suggest_name
+from toolmason._text import DOCUMENTATION, suggest_name
 from toolmason.errors import ConfigError
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
@@ -49,10 +49,6 @@ class Finding:
         return self.location, self.code, self.message
 
 
-PAGES_FOLDER: Final = "docs/reference/rules"
-"""Folder of the rule pages, such as `TM101.md`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One kind of mistake."""
@@ -68,8 +64,8 @@ class Rule:
 
     @property
     def page(self) -> str:
-        """Path of the rule's docs page in the repository."""
-        return f"{PAGES_FOLDER}/{self.code}.md"
+        """URL of the rule's docs page."""
+        return f"{DOCUMENTATION}/reference/rules/{self.code}.md"
 
 
 RULES: Final[dict[str, Rule]] = {

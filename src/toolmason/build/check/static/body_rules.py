@@ -107,7 +107,7 @@ def _check_paths(tool: CheckedTool) -> Iterator[Finding]:
         reader.read_assignment(part)
     for call, called in opening:
         if reader.opens_file(call, called):
-            message = f"`{ast.unparse(call.func)}` opens a path that the model chose, and the tool does not limit it"
+            message = f"`{ast.unparse(call.func)}` uses a path that the model chose, and the tool does not limit it"
             yield tool.make_finding("TM312", call, message)
 
 

@@ -205,6 +205,9 @@ def _check_type(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Findi
         yield tool.make_finding("TM110", default, message)
     elif parameter.is_injected or parameter.get_param_keyword("schema") is not None:
         return
+    elif ast.unparse(parameter.type_node) == "object":
+        hint = "Write the type of the value, or `Any` if every value is accepted."
+        yield tool.make_finding("TM126", annotation, f"the type of {name!r} accepts every value: `object`", hint)
     elif bare := _find_bare_container(parameter.type):
         example = _ITEM_EXAMPLES.get(bare.rpartition(".")[2].lower(), "")
         hint = f"Write the types of its items: {example}." if example else ""

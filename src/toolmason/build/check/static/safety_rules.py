@@ -62,9 +62,10 @@ def _check_effects(tool: CheckedTool, *, has_approver: bool) -> Iterator[Finding
         )
     if not declaration.is_true("destructive"):
         if _DESTRUCTIVE_NAME.match(name) and "destructive" not in keywords and declaration.has_all_keywords:
-            yield tool.make_finding(
-                "TM309", declaration.location, f"{name!r} sounds destructive but does not set destructive="
-            )
+            fix = "Remove `read_only=True` and set `destructive=True`, or set `destructive=False`."
+            hint = fix if declaration.is_true("read_only") else ""
+            message = f"{name!r} sounds destructive but does not set destructive="
+            yield tool.make_finding("TM309", declaration.location, message, hint)
         return
     if declaration.is_true("read_only"):
         yield tool.make_finding("TM301", keywords["destructive"], f"{name!r} is read_only and destructive")

@@ -19,7 +19,7 @@ from toolmason.cli.approval import ask_approval
 from toolmason.cli.complete import complete_call
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE, combine_options, examples
 from toolmason.cli.output import print_error, print_json, print_text, progress_bar
-from toolmason.cli.targets import fail, get_tool, load_toolbox, parse_arguments, split_words
+from toolmason.cli.targets import describe_error, fail, get_tool, load_toolbox, parse_arguments, split_words
 from toolmason.errors import ApprovalRequired, InvalidArguments
 
 call_options = combine_options(
@@ -98,7 +98,7 @@ def _print_prompt(box: Toolbox, name: str, values: dict[str, Any], *, as_json: b
     try:
         messages = box.prompt_sync(name, values)
     except InvalidArguments as error:
-        fail(str(error), USAGE)
+        fail(describe_error(error), USAGE)
     if as_json:
         print_json([message.to_dict() for message in messages])
     else:
@@ -134,7 +134,7 @@ def _run_call(box: Toolbox, tool: Tool, words: tuple[str, ...], options: dict[st
     elif result.error is None:
         print_text(result.text)
     else:
-        print_error(str(result.error))
+        print_error(describe_error(result.error))
     if result.error is not None:
         raise click.exceptions.Exit(USAGE if isinstance(result.error, InvalidArguments) else TOOL_ERROR)
 
@@ -152,7 +152,7 @@ def _resume_with_decision(box: Toolbox, result: ToolResult, options: dict[str, A
 def _show_plan(box: Toolbox, name: str, values: dict[str, Any], *, as_json: bool) -> None:
     plan = box.approvals.dry_run_sync(name, values)
     if plan.error is not None:
-        print_error(str(plan.error))
+        print_error(describe_error(plan.error))
         raise click.exceptions.Exit(USAGE)
     if as_json:
         print_json({**to_jsonable_python(plan, exclude={"error"}), "dry_run": True})
