@@ -119,7 +119,7 @@ def measures() -> Iterator[Measure]:
     classes = largest_classes()
     toolbox = next(count for count, name in classes if name.endswith("Toolbox"))
     # A capability may raise it in a commit of its own that says by how much and why; packed lines do not lower it.
-    yield Measure("lines of the package", lines(), 65_313)
+    yield Measure("lines of the package", lines(), 65_347)
     yield Measure("modules in the largest folder", size, 13, largest)
     yield Measure(f"modules of {SMALL} lines or fewer", len(small), 11, ", ".join(small))
     yield Measure("module names used twice", len(modules_twice), 8, ", ".join(modules_twice))
@@ -145,15 +145,15 @@ def flows() -> Iterator[Measure]:
     import hops
 
     bounds = {
-        "call": (5, 4),
-        "call with a lock": (24, 16),
-        "call in a run": (10, 7),
-        "tools/call in a session, tool with context": (56, 30),
+        "call": (6, 4),
+        "call with a lock": (25, 16),
+        "call in a run": (11, 7),
+        "tools/call in a session, tool with context": (58, 30),
         "Chat.send with one call": (266, 168),
     }
     for name, trace in hops.traces().items():
         frames, changes = bounds[name]
-        frames += 0 if sys.version_info < (3, 12) else 2  # from there on asyncio's eager task, in a coroutine of ours
+        frames += 0 if sys.version_info < (3, 12) else 1  # from there on asyncio's eager task, in a coroutine of ours
         yield Measure(f"{name}: frames", trace.frames, frames)
         yield Measure(f"{name}: hops", trace.hops, changes)
         if trace.depth:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
-from types import CoroutineType
-from typing import Any, TypeAlias
+from types import CoroutineType, coroutine
+from typing import Any, Final, TypeAlias
 
 TaskOutcome: TypeAlias = tuple[Any, BaseException | None]
 """Return value, or the exception that was raised."""
@@ -72,7 +72,31 @@ else:
     _register: Any = asyncio._register_task  # noqa: SLF001 - see above
     # Read by `current_task()`, written by `_enter` and `_leave`.
     _current: Any = vars(asyncio.tasks)["_current_tasks"]
-    _send: Any = CoroutineType.send
+
+    @coroutine
+    def _drive(outcome: list[Any]) -> Generator[Any, Any, None]:
+        """Run coroutines one after another: take one, yield what it waits for, and yield `outcome` with its value.
+
+        A coroutine that is run by `send` raises StopIteration at its end, which takes a third of the time of a start.
+        """
+        while True:
+            outcome.append((yield from (yield outcome)))
+
+    class Driver:
+        """A generator that runs one coroutine at a time, and is used again after one that did not wait."""
+
+        __slots__ = ("generator", "outcome", "send")
+
+        def __init__(self) -> None:
+            self.outcome: list[Any] = []
+            generator: Any = _drive(self.outcome)  # typed as an awaitable, because it may await
+            self.generator: Generator[Any, Any, None] = generator
+            self.send: Callable[[Any], Any] = self.generator.send
+            self.send(None)
+
+    _idle_drivers: list[Driver] = []
+    _MAX_IDLE: Final = 100
+    """Maximum number of drivers that wait for a coroutine; each takes about 400 bytes."""
 
     def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> StartResult:
         """Run an awaitable until its first suspension."""
@@ -80,12 +104,14 @@ else:
         coro: Coroutine[Any, Any, Any]
         task.coro = coro = awaitable if type(awaitable) is CoroutineType else _await_value(awaitable)
         task.context = context = copy_context()
+        try:
+            driver = _idle_drivers.pop()
+        except IndexError:
+            driver = Driver()
         outer = _current.get(loop)
         _current[loop] = task
         try:
-            awaited = context.run(_send, coro, None)
-        except StopIteration as end:
-            return None, end.value, None
+            awaited = context.run(driver.send, coro)
         except BaseException as error:
             if _must_propagate(error):
                 raise
@@ -95,6 +121,10 @@ else:
                 del _current[loop]
             else:
                 _current[loop] = outer
+        if awaited is driver.outcome:
+            _idle_drivers.append(driver)
+            return None, awaited.pop(), None
+        task.driver = driver
         _register(task)
         context.run(task.wait_for, awaited)
         return task, None, None
@@ -108,6 +138,7 @@ else:
         __slots__ = ("context", "coro")  # a task that never waits sets nothing else, and needs no `__dict__`
         coro: Coroutine[Any, Any, Any]
         context: Context
+        driver: Driver
         _must_cancel = False
         _fut_waiter: asyncio.Future[Any] | None = None
         _cancel_requests = 0
@@ -151,12 +182,10 @@ else:
                 error = asyncio.CancelledError()
                 self._must_cancel = False
             self._fut_waiter = None
-            loop = self.get_loop()
+            loop, driver = self.get_loop(), self.driver
             _enter(loop, self)
             try:
-                awaited = self.coro.send(None) if error is None else self.coro.throw(error)
-            except StopIteration as end:
-                self._finish((end.value, None))
+                awaited = driver.send(None) if error is None else driver.generator.throw(error)
             except BaseException as failure:
                 if _must_propagate(failure):
                     self.set_exception(failure)
@@ -164,7 +193,12 @@ else:
                     raise
                 self._finish((None, failure))
             else:
-                self.wait_for(awaited)
+                if awaited is driver.outcome:
+                    self._finish((awaited.pop(), None))
+                    if len(_idle_drivers) < _MAX_IDLE:
+                        _idle_drivers.append(driver)
+                else:
+                    self.wait_for(awaited)
             finally:
                 _leave(loop, self)
 
