@@ -1,9 +1,10 @@
 """How often the local model makes the right calls: on a half of BFCL, and on prompts that other authors wrote.
 
 `make local-eval` runs it. BFCL: the questions of `simple_python` and `multiple` with odd numbers, and all of
-`irrelevance`; the adapter was trained without them. The authors of `tests/data/newcomer_prompts.json` and
-`stranger_prompts.json` had not seen the training scripts. The failures of the first file have shaped the families
-since; the second one was frozen before the last training. `--sample N` judges every Nth question.
+`irrelevance`; the adapter was trained without them. The three authors of `tests/data/newcomer_prompts.json`,
+`stranger_prompts.json` and `visitor_prompts.json` had not seen the training scripts. The failures of the first file
+have shaped the families since; the second one was frozen before the last training, and the third one was written after
+it. `--sample N` judges every Nth question.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from toolmason_local.smallest_values import is_valid  # noqa: E402 - as above
 from toolmason_local.weights import find_adapter, find_weights  # noqa: E402 - as above
 
 KINDS = ("simple_python", "multiple", "irrelevance")
-PROMPTS = ("newcomers", "strangers")
+PROMPTS = ("newcomers", "strangers", "visitors")
 """Sets of prompts in `tests/data`."""
 IGNORED = str.maketrans("", "", " ,./-_*^'\"")
 """BFCL's own checker compares texts without case, spaces and these."""
@@ -35,6 +36,7 @@ BARS = {
     "irrelevance": {"tool": 0.88},
     "newcomers": {"tool": 0.85, "exact": 0.7},
     "strangers": {"tool": 0.85, "exact": 0.7},
+    "visitors": {"tool": 0.85, "exact": 0.7},
 }
 MAX_SECONDS = 1.5
 """Bar of the seconds for an answer, for each set."""
