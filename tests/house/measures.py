@@ -153,7 +153,7 @@ def flows() -> Iterator[Measure]:
     }
     for name, trace in hops.traces().items():
         frames, changes = bounds[name]
-        frames += 0 if sys.version_info < (3, 12) else 1  # from there on asyncio's eager task, in a coroutine of ours
+        frames += 0 if sys.version_info < (3, 12) else 1  # asyncio's eager task, in a coroutine
         yield Measure(f"{name}: frames", trace.frames, frames)
         yield Measure(f"{name}: hops", trace.hops, changes)
         if trace.depth:
