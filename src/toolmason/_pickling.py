@@ -19,6 +19,12 @@ def rebuild(kind: type[_E], args: tuple[Any, ...], fields: Mapping[str, Any], ca
     return error
 
 
+def copy_error(error: _E) -> _E:
+    """Copy an error with all of its data, of which `__reduce__` replaces what cannot be pickled."""
+    copied = rebuild(type(error), error.args, error.__dict__, error.__cause__)
+    return copied.with_traceback(error.__traceback__)
+
+
 def make_picklable(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields, with each value that cannot be pickled replaced by its `repr`."""
     import pickle  # noqa: PLC0415 - 10 ms at start-up; loaded by the time an error is pickled

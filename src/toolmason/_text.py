@@ -1,4 +1,4 @@
-"""Format text for messages and terminals: short, and without characters that hide or reorder others."""
+"""Read URLs, and format text for messages and terminals: short, and without characters that hide or reorder others."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
+from urllib.parse import SplitResult, urlsplit
 
 HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
 """Unicode categories that render as nothing, or change the order or the state of a display."""
@@ -40,6 +41,16 @@ _LOOK_ALIKES: Final = dict(
     zip(map(ord, "авекмнорстухѕіјԁԛԝһӏαβεικνορτυχωոսօցɡı"), "abekmhopctyxsijdqwhlabeikvoptuxwnuoggi", strict=True)
 )
 """Letters of other alphabets that look like Latin ones, in lower case."""
+
+
+def split_url(url: str) -> SplitResult:
+    """Return the parts of a URL; all are empty if the URL is malformed, so that a check of the scheme or host fails."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises if it is not a number
+    except ValueError:
+        return SplitResult("", "", "", "", "")
+    return parts
 
 
 def make_name_key(name: str) -> str:

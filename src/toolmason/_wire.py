@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from pydantic_core import from_json, to_json
+
 _NUMBER_SHAPES: Final = bytes.maketrans(b"123456789E", b"000000000e")
 UNLIMITED_PEERS: Final = frozenset({"127.0.0.1", "::1", "localhost", ""})
 """Addresses of this machine: clients on it, or behind a proxy on it, cannot be distinguished."""
@@ -120,6 +122,37 @@ class DuplicateKey(ValueError):
     def __init__(self, key: str) -> None:
         super().__init__(f"duplicate key {key!r}")
         self.key = key
+
+
+def has_long_integer(text: bytes) -> bool:
+    """Return True if JSON text may have an integer that is too large for a float, and so becomes an infinite one."""
+    return _LARGE_DIGITS in text.translate(_NUMBER_SHAPES)
+
+
+def parse_json(text: str | bytes | bytearray, **options: Any) -> Any:
+    """Parse JSON with pydantic-core. Raise ValueError also for text with a lone surrogate, as `json.loads` makes it."""
+    return from_json(text.encode() if isinstance(text, str) and not text.isascii() else text, **options)
+
+
+def parse_long_integers(text: str | bytes) -> Any:
+    """Parse JSON. An integer of more digits than Python converts, 4,300, becomes a string."""
+    return json.loads(text, parse_int=_parse_integer)
+
+
+def _parse_integer(digits: str) -> int | str:
+    try:
+        return int(digits)
+    except ValueError:
+        return digits
+
+
+def replace_long_integers(data: Any) -> Any:
+    """Return data with integers of more digits than Python writes, 4,300, as strings, so that it can be stored."""
+    try:
+        json.dumps(data, default=str)
+    except ValueError:
+        return parse_long_integers(to_json(data, fallback=str))
+    return data
 
 
 def load_json(text: str | bytes) -> Any:

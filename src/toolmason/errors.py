@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from toolmason._pickling import make_error_picklable, make_picklable, rebuild
+from toolmason._pickling import copy_error, make_error_picklable, make_picklable, rebuild
 from toolmason._text import MAX_NAMES_SHOWN, MAX_PROBLEMS_SHOWN, advise_on_provider, find_close_names
 from toolmason._text import ArgumentProblem as ArgumentProblem  # noqa: PLC0414 - re-exported
 from toolmason._text import clip as clip  # noqa: PLC0414 - as above
@@ -92,6 +92,8 @@ class ToolmasonError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # A tool may run in another process, where an error that cannot be pickled is lost.
         return rebuild, (type(self), self.args, make_picklable(self.__dict__), make_error_picklable(self.__cause__))
+
+    __copy__ = copy_error
 
 
 class StaleManifest(UserWarning):
@@ -348,8 +350,7 @@ class ApprovalRequired(ToolCallError):
 
     def __init__(self, tool: str, request: Any) -> None:
         self.request = request
-        reason = getattr(request, "reason", "")
-        why = f" {reason}" if reason else ""
+        why = f" {request.reason}" if getattr(request, "reason", "") else ""
         super().__init__(f"{tool} needs human approval before it runs. It was not run.{why}", tool=tool)
 
 

@@ -575,3 +575,19 @@ async def test_a_key_that_is_not_a_string_is_not_taken_for_a_missing_argument():
     error = await refused(Toolbox(keep), "keep", {1: 2})
 
     assert [problem.message for problem in error.problems] == ["required but missing"]
+
+
+@pytest.mark.parametrize("encode", [json.dumps, dict])
+@pytest.mark.parametrize("wrap", [Toolbox, lambda box: McpServer.of("s", box)], ids=["local", "remote"])
+async def test_an_argument_that_an_override_hides_keeps_its_value_beside_long_ones(encode, wrap):
+    @tool
+    def search(text: str, tenant: str) -> str:
+        return tenant
+
+    box = Toolbox(wrap(Toolbox(search)))
+    await box.list()
+
+    view = box.override("search", arguments={"tenant": "a"})
+    result = await view.call("search", encode({"text": "x" * 300_000, "tenant": "b"}))
+
+    assert result.value == "a"

@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import json
 import logging
+from typing import Annotated
 
 import pytest
 from mcp.server.mcpserver import MCPServer
 from mcp_types import CallToolResult, TextContent
-from pydantic import SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
-from toolmason import Allow, Chat, McpServer, Toolbox, ToolCall, ToolContext, ToolError, tool
+from toolmason import Allow, Chat, McpServer, Tool, Toolbox, ToolCall, ToolContext, ToolError, tool
 from toolmason.errors import (
     ExecutionError,
     InvalidArguments,
@@ -350,6 +351,96 @@ async def test_an_argument_of_a_secret_type_is_masked_in_the_message_of_a_failur
 
     assert "wrong: …" in log.text
     assert "90817263" not in log.text
+
+
+class Account(BaseModel):
+    """An account."""
+
+    user: str
+    pins: list[SecretStr] = []
+
+
+@tool
+async def unlock_all(
+    *,
+    maybe: SecretStr | None = None,
+    named: dict[str, list[SecretStr]] = {},  # noqa: B006 - the binder copies it
+    pair: tuple[int, SecretStr] = (0, ""),
+    short: Annotated[SecretStr, Field(max_length=8)] = "",
+    account: Account | None = None,
+    number: Annotated[int, Field(json_schema_extra={"writeOnly": True})] = 0,
+    password: str = "",
+) -> str:
+    """Unlock."""
+    raise ValueError("wrong: 90817263")
+
+
+@tool
+async def unlock_any(**pins: SecretStr | None) -> str:
+    """Unlock."""
+    raise ValueError("wrong: 90817263")
+
+
+@tool
+async def show_account(account: Account) -> str:
+    """Show."""
+    return account.user
+
+
+CONTENT = {"tools": {"include_content": True}}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        pytest.param("unlock_all", {"maybe": "90817263"}, id="optional"),
+        pytest.param("unlock_all", {"named": {"a": ["90817263"]}}, id="in a mapping of lists"),
+        pytest.param("unlock_all", {"pair": [1, "90817263"]}, id="in a tuple"),
+        pytest.param("unlock_all", {"account": {"user": "ada", "pins": ["90817263"]}}, id="in a model"),
+        pytest.param("unlock_any", {"other": "90817263"}, id="under any name"),
+    ],
+)
+async def test_a_secret_type_is_masked_wherever_it_stands_in_a_type(name, arguments, log, spans):
+    result = await Toolbox(unlock_all, unlock_any, config=CONTENT).call(name, arguments)
+
+    assert "wrong: …" in log.text
+    assert "90817263" not in log.text + result.text + spans[-1].to_json()
+
+
+async def test_fields_beside_a_secret_type_are_shown(log):
+    await Toolbox(show_account, config=CONTENT).call("show_account", {"account": {"user": "ada", "pins": ["90817263"]}})
+
+    assert '{"account":{"user":"ada","pins":"…"}} -> ada' in log.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "got"),
+    [
+        pytest.param({"short": "9081726354"}, "string of length 10", id="too long"),
+        pytest.param({"account": {"user": "ada", "pins": "9081726354"}}, "string of length 10", id="in a model"),
+        pytest.param({"number": 9081726354.5}, "number", id="number"),
+        pytest.param({"password": 90817}, "integer", id="by name"),
+        pytest.param('{"short": "9081726354', "text of length 21", id="truncated"),
+        pytest.param('{"short": "9081726354"]', "text of length 23", id="damaged"),
+        pytest.param(json.dumps('{"short": "9081726354"}'), "string of length 23", id="encoded twice"),
+    ],
+)
+async def test_an_invalid_argument_of_a_secret_type_is_described_without_its_value(arguments, got, log):
+    result = await Toolbox(unlock_all, config=CONTENT).call("unlock_all", arguments)
+
+    assert [problem.got for problem in result.error.problems] == [got]
+    assert "9081" not in log.text + result.text
+
+
+async def test_a_schema_that_is_written_by_hand_hides_its_secrets_too(log):
+    secret = {"type": "string", "pattern": "^[a-z]+$", "format": "password"}
+    schema = {"properties": {"pins": {"items": {"$ref": "#/$defs/pin"}}}, "$defs": {"pin": secret}, "minProperties": 2}
+    box = Toolbox(Tool.from_schema("unlock", "Unlock.", schema, print), config=CONTENT)
+
+    result = await box.call("unlock", {"pins": ["9081726354"]})
+
+    assert [problem.path for problem in result.error.problems] == ["$", "$.pins[0]"]
+    assert "9081" not in log.text + result.text
 
 
 async def test_a_secret_type_in_the_context_is_masked_too(log):

@@ -500,3 +500,41 @@ async def test_each_call_leaves_a_debug_line_with_its_name_id_and_outcome(caplog
 
     assert "double [c-1] ok" in caplog.text
     assert "double [c-2] invalid_arguments" in caplog.text
+
+
+# --- a forgotten await ---------------------------------------------------------------------------
+
+
+def fetch(ctx: ToolContext) -> str:
+    return "page"
+
+
+async def pass_on(call, call_next):
+    return await call_next(call)
+
+
+def wrap(box: Toolbox) -> Toolbox:
+    box.use(pass_on)
+    return box
+
+
+FORGOTTEN = {
+    "plain": lambda: Toolbox(double).call("double", {"n": 2}),
+    "with a context": lambda: Toolbox(fetch).call("fetch"),
+    "with steps": lambda: Toolbox(double, max_concurrency=1, approve="all").call("double", {"n": 2}),
+    "in a run": lambda: Toolbox(double, approve="all").run().call("double", {"n": 2}),
+    "conditional": lambda: Toolbox(Tool.from_function(double, enabled=lambda ctx: True)).call("double", {"n": 2}),
+    "with middleware": lambda: wrap(Toolbox(double)).call("double", {"n": 2}),
+    "of a view with middleware": lambda: wrap(Toolbox(double)).run().call("double", {"n": 2}),
+    "an unknown tool": lambda: Toolbox(double).call("triple", {"n": 2}),
+}
+
+
+@pytest.mark.parametrize("forget", FORGOTTEN.values(), ids=FORGOTTEN)
+def test_the_warning_about_a_forgotten_await_names_the_method(forget):
+    coroutine = forget()
+
+    with pytest.warns(RuntimeWarning) as warned:
+        del coroutine
+
+    assert [str(each.message) for each in warned] == ["coroutine 'Toolbox.call' was never awaited"]

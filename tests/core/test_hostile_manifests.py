@@ -7,7 +7,7 @@ from toolmason import Toolbox
 from toolmason._core.load.manifest import MAX_MANIFEST_BYTES, parse_manifest
 from toolmason.build.compare.listing import parse_listings
 from toolmason.build.manifest.package_manifest import build, write_file
-from toolmason.errors import ConfigError, DuplicateTool
+from toolmason.errors import ConfigError, DefinitionError, DuplicateTool
 
 
 def redirect(path, **modules):
@@ -69,6 +69,18 @@ def test_a_manifest_that_says_what_it_must_not_is_refused(shop, change, words):
 
     assert words in str(caught.value)
     assert loaded() == []
+
+
+@pytest.mark.parametrize("wrong", [{"properties": 5}, {"required": None}, {"properties": {"a": {"type": 5}}}], ids=str)
+@pytest.mark.parametrize("provider", ["openai", "openai-chat", "anthropic", "gemini"])
+def test_a_schema_of_a_manifest_that_cannot_be_read_is_not_sent(shop, wrong, provider):
+    """It is found when it is used: to check a thousand schemas takes a quarter of the time to read them."""
+    file = edit(shop, lambda form: form["tools"][0]["input_schema"].update(wrong))
+
+    with pytest.raises(DefinitionError, match="has the wrong type"):
+        Toolbox.from_manifest("shop").definitions(provider)
+    with pytest.raises(ConfigError, match=r"in 'input_schema' has the wrong type\. Rebuild the file"):
+        parse_listings(file.read_bytes(), "the manifest")
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,22 @@ def test_items_are_unique_as_json_values(items, unique):
     assert box_of({"type": "array", "uniqueItems": True}).call_sync("t", {"x": items}).ok is unique
 
 
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ({"type": "object", "minProperties": 3}, {"api_key": "s3cr3t-value"}),
+        ({"type": "array", "uniqueItems": True}, [{"token": "s3cr3t-value"}] * 2),
+        ({"not": {"type": "object"}}, {"password": "s3cr3t-value"}),
+    ],
+    ids=str,
+)
+def test_a_problem_does_not_show_the_fields_of_a_value(part, value):
+    result = box_of(part).call_sync("t", {"x": value})
+
+    assert result.error.code == "invalid_arguments"
+    assert "s3cr3t" not in result.text
+
+
 @pytest.mark.parametrize("reference", ["#/$defs/none", "http://a.example/b", "#none", "#/properties/y/%", "other"])
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
 async def test_a_reference_to_nothing_is_a_problem_and_no_failure_of_the_tool(reference, keyword):

@@ -1,12 +1,14 @@
 """A `ToolResult` that an application or a hook makes itself."""
 
 import copy
+import json
 import pickle
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from toolmason import Text, Toolbox, ToolResult, tool
+from toolmason import Message, Text, Toolbox, ToolCall, ToolResult, tool
 from toolmason._core.values.results import replace_result
 from toolmason.errors import ToolTimeout
 
@@ -83,3 +85,30 @@ async def test_an_integer_with_more_digits_than_python_writes_has_its_text():
     result = await Toolbox(grow).call("grow")
 
     assert (result.ok, len(result.text)) == (True, 5001)
+
+
+class Long(BaseModel):
+    n: int
+
+
+@pytest.mark.parametrize("returns", [int, dict[str, int], Long], ids=["number", "mapping", "object"])
+async def test_the_data_of_an_integer_with_too_many_digits_can_be_written(returns):
+    def grow():
+        return {int: 10**5000, Long: Long(n=10**5000)}.get(returns, {"n": 10**5000})
+
+    grow.__annotations__["return"] = returns
+    result = await Toolbox(grow).call("grow")
+
+    [restored] = Message.from_dict(json.loads(json.dumps(Message("tool", results=[result]).to_dict()))).results
+    assert restored.structured == {"result" if returns is int else "n": "1" + "0" * 5000}
+    assert (restored.text, result.value) == (result.text, grow())
+    assert replace_result(await Toolbox(grow).call("grow"), text="five").structured == (
+        {"result": grow()} if returns is int else grow()
+    )
+
+
+async def test_arguments_with_an_integer_of_too_many_digits_can_be_written():
+    call = ToolCall("c", "f", {"a": [10**5000, -(10**5000)], "b": 1.5})
+
+    [restored] = Message.from_dict(json.loads(json.dumps(Message("assistant", "", [call]).to_dict()))).calls
+    assert restored.raw == {"a": ["1" + "0" * 5000, "-1" + "0" * 5000], "b": 1.5}

@@ -179,6 +179,18 @@ def test_replacing_a_tool_takes_effect_for_a_name_that_was_called_before():
     assert (before, box.call_sync("same").text) == ("old", "new")
 
 
+def test_a_run_that_began_before_does_not_bring_a_replaced_tool_back():
+    box = Toolbox(made("same", "old"))
+    run = box.run()
+
+    box.add(made("same", "new"), replace=True)
+    box.add(made("more", "more"))
+
+    assert run.call_sync("same").text == "old"
+    assert (box.call_sync("same").text, box.run().call_sync("same").text) == ("new", "new")
+    assert (box.call_sync("more").ok, run.call_sync("more").ok) == (True, False)
+
+
 def test_a_tool_added_after_an_unknown_call_is_found():
     box = Toolbox()
     before = box.call_sync("late").error

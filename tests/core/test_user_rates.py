@@ -1,5 +1,6 @@
 """Rates that count the calls of each user apart."""
 
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -128,7 +129,7 @@ def test_calls_of_users_who_do_not_come_back_are_deleted(tmp_path, monkeypatch):
 
     asyncio.run(work())
     store.close()
-    with sqlite3.connect(tmp_path / "rates.db") as db:
+    with closing(sqlite3.connect(tmp_path / "rates.db")) as db:
         assert db.execute("SELECT count(*) FROM rates").fetchone() == (1,)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolmason import Retry, Tool, Toolbox, ToolError, ToolResult
+from toolmason._core.run.slots import Semaphore
 
 AT_ONCE = Retry(attempts=3, delay=0, jitter=False)
 BOUND = 5.0
@@ -81,6 +82,14 @@ async def turns(count: int = 20) -> None:
     """Let everything run that can."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+def take_free(slots: Semaphore) -> int:
+    """Acquire every free slot. Return their number, which is 0 while a caller waits for one."""
+    count = 0
+    while slots.try_acquire():
+        count += 1
+    return count
 
 
 # --- every way to a tool -------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Augmented tools: extra fields in the schema, their values for a callback, and the tool none the wiser."""
 
 import asyncio
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -295,6 +296,18 @@ async def test_extra_fields_are_read_as_leniently_as_own_ones():
     assert [repair.path for repair in result.repairs] == ["$.confidence"]
 
 
+@pytest.mark.parametrize("size", [10, 300_000], ids=["short", "long"])
+@pytest.mark.parametrize("encode", [json.dumps, dict], ids=["text", "mapping"])
+async def test_extra_fields_are_taken_whatever_the_size_of_the_arguments(size, encode):
+    told = []
+    sent = encode({"city": "x" * size, "thought": "long"})
+
+    result = await Toolbox(get_weather).augmented(Thinking, on_arguments=told.append).call("get_weather", sent)
+
+    assert result.ok
+    assert [call.arguments.thought for call in told] == ["long"]
+
+
 async def test_a_tool_that_forbids_other_arguments_still_takes_the_extra_ones():
     @tool(extra="forbid")
     def strict(a: int) -> int:
@@ -468,3 +481,19 @@ async def test_a_tool_that_a_resolver_finds_is_augmented_too():
     assert isinstance(without.error, InvalidArguments)
     assert result.unwrap() == "sunny in Prague"
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("text", ['"city":"Rome","city":"Oslo"', '"city":"Rome","c\\u0069ty":"Rome"'])
+async def test_a_key_that_appears_twice_is_refused(text):
+    box = Toolbox(get_weather).augmented(ThinkingClass)
+
+    result = await box.call("get_weather", "{" + text + ',"thought":"t"}')
+
+    assert "the key 'city' appears twice" in result.text
+    assert ran == []
+
+
+async def test_a_lone_surrogate_is_an_invalid_argument():
+    result = await Toolbox(get_weather).augmented(Thinking).call("get_weather", '{"city":"\ud800","thought":"t"}')
+
+    assert isinstance(result.error, InvalidArguments)

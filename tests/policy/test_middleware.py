@@ -234,6 +234,29 @@ async def test_a_hook_may_run_the_rest_twice():
     assert ran == [3, 3]
 
 
+@pytest.mark.parametrize("has_limit", [False, True])
+async def test_a_hook_may_try_again_in_a_run_as_often_as_outside(has_limit):
+    @tool(read_only=True, max_concurrency=2 if has_limit else None)
+    async def flaky() -> str:
+        ran.append("flaky")
+        if len(ran) % 5:
+            raise ConnectionError("down")
+        return "ok"
+
+    async def again(call, call_next):
+        for _ in range(5):
+            if (result := await call_next(call)).ok:
+                break
+        return result
+
+    box = Toolbox(flaky)
+    box.use(again)
+    run = box.run()
+
+    assert [(await run.call("flaky")).text for _ in range(2)] == ["ok", "ok"]
+    assert len(ran) == 10
+
+
 # --- failures ------------------------------------------------------------------------------------
 
 

@@ -3,8 +3,11 @@
 import tracemalloc
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
 
 from policy.samples import noting
 from toolmason import Allow, Chat, Image, Tool, Toolbox, ToolContext, ToolError, ToolReturn
@@ -265,6 +268,18 @@ async def test_other_invalid_arguments_are_another_call():
     assert not any("second time" in result.text for result in results)
 
 
+@pytest.mark.parametrize(("first", "second"), [(-1, -2), (-1.0, -2.0), (0, 2**61 - 1), (-3, -3.0)])
+async def test_invalid_numbers_with_one_hash_are_other_calls(first, second):
+    def count(n: int = Field(gt=10**20)) -> None: ...
+
+    run = Toolbox(count).run()
+
+    results = [await run.call("count", {"n": n}) for n in (first, second, first)]
+
+    assert [result.error.code for result in results] == ["invalid_arguments"] * 3
+    assert ["second time" in result.text for result in results] == [False, False, True]
+
+
 async def test_a_tool_that_polls_may_also_repeat_invalid_arguments():
     tool, _ = giving(["same"], repeats="allow")
 
@@ -430,3 +445,106 @@ async def test_the_order_of_undeclared_arguments_does_not_matter(has_context):
 
     assert len(runs) == 2
     assert "made before" in results[2].text
+
+
+class Guest(BaseModel):
+    name: str
+    ages: list[int] = []
+    id: str = Field(default_factory=lambda: uuid4().hex)
+
+
+class Options(TypedDict, total=False):
+    a: int
+    b: int
+
+
+class Room(BaseModel):
+    a: int = 0
+    b: int = 0
+    beds: list[list[list[int]]] = []
+
+
+def stay(
+    guest: Guest,
+    options: Options | None = None,
+    tags: dict[str, list[int]] | None = None,
+    room: Room | None = None,
+) -> str:
+    """Stay."""
+    return "same"
+
+
+ONCE = '{"guest": {"name": "a"}}'
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_repeated"),
+    [
+        (ONCE, '{"guest":{"name":"\\u0061"}}', True),
+        (ONCE, {"guest": {"name": "a"}}, True),
+        ('{"guest": {"name": "a", "ages": [1, 2]}}', '{"guest": {"ages": [1, 2], "name": "a"}}', True),
+        ('{"guest": {"name": "a", "ages": [1, 2]}}', '{"guest": {"ages": [2, 1], "name": "a"}}', False),
+        (ONCE, '{"guest": {"name": "a", "ages": []}}', False),
+        (ONCE, '{"guest": {"name": "a", "id": ""}}', False),
+        (
+            '{"guest": {"name": "a"}, "options": {"a": 1, "b": 2}}',
+            '{"options": {"b": 2, "a": 1}, "guest": {"name": "a"}}',
+            True,
+        ),
+        ('{"guest": {"name": "a"}, "options": {"a": 1}}', '{"guest": {"name": "a"}, "options": {"b": 1}}', False),
+        (ONCE, '{"guest": {"name": "a"}, "options": {}}', False),
+        (
+            '{"guest": {"name": "a"}, "tags": {"x": [1], "y": []}}',
+            '{"guest": {"name": "a"}, "tags": {"y": [], "x": [1]}}',
+            True,
+        ),
+        (
+            '{"guest": {"name": "a"}, "tags": {"x": [1], "y": []}}',
+            '{"guest": {"name": "a"}, "tags": {"x": [], "y": [1]}}',
+            False,
+        ),
+        ('{"guest": {"name": "a"}, "room": {"a": 1}}', '{"guest": {"name": "a"}, "room": {"b": 1}}', False),
+        (
+            '{"guest": {"name": "a"}, "room": {"beds": [[[]]]}}',
+            '{"guest": {"name": "a"}, "room": {"beds": [[], []]}}',
+            False,
+        ),
+        (f'{{"guest": {{"name": "{"x" * 999}"}}}}', f'{{ "guest": {{"name": "{"x" * 999}"}}}}', True),
+        (f'{{"guest": {{"name": "{"x" * 999}"}}}}', f'{{"guest": {{"name": "{"x" * 998}y"}}}}', False),
+        (
+            f'{{"guest": {{"name": "a", "ages": {[1] * 99}}}}}',
+            f'{{"guest": {{"ages": {[1] * 99}, "name": "a"}}}}',
+            True,
+        ),
+        (
+            f'{{"guest": {{"name": "a", "ages": {[1] * 99}}}}}',
+            f'{{"guest": {{"name": "a", "ages": {[1] * 98}}}}}',
+            False,
+        ),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"max_concurrency": 1}], ids=["short way", "long way"])
+async def test_nested_arguments_are_the_same_call_whatever_their_form(options, first, second, is_repeated):
+    run = Toolbox(Tool.from_function(stay, **options)).run()
+
+    results = [await run.call("stay", text) for text in (first, second)]
+
+    assert all(result.ok for result in results)
+    assert ("second time" in results[1].text) is is_repeated
+
+
+async def test_nested_values_that_are_equal_but_of_other_types_are_other_calls():
+    class Reading(BaseModel):
+        value: bool | int | float | str
+
+    async def poll(reading: Reading, readings: list[bool | int | float]) -> str:
+        return "same"
+
+    run = Toolbox(poll).run()
+    values = ["1", "true", "1.0", '"1"', "1"]
+    texts = [f'{{"reading": {{"value": {value}}}, "readings": [1]}}' for value in values]
+    texts += [f'{{"reading": {{"value": "a"}}, "readings": [{value}]}}' for value in ("1", "true", "1.0", "1")]
+
+    results = [await run.call("poll", text) for text in texts]
+
+    assert ["second" in result.text for result in results] == [*[False] * 4, True, *[False] * 3, True]

@@ -11,7 +11,8 @@ from mcp.client.auth.utils import extract_field_from_www_auth
 
 from properties.hostile_sources import REPLIES, STREAMS, read_reply, read_stream
 from toolmason import Tool, Toolbox, ToolContext, ToolDefinition, tool
-from toolmason._core.arguments.bind import LargeArguments, bind_once, extract_structure, measure_nesting
+from toolmason._core.arguments.bind import LargeArguments, bind_once
+from toolmason._core.arguments.bounds import extract_structure, measure_nesting
 from toolmason._core.call.long_results import ResultStore, make_result_reader
 from toolmason._core.call.render import convert
 from toolmason._core.catalog.uri_templates import UriTemplate, measure_specificity

@@ -10,18 +10,26 @@ import marshal
 import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
 
+from toolmason._core.arguments.bounds import (
+    check_bounds,
+    needs_bounds_check,
+    reject_booleans,
+    reject_non_finite,
+    reject_numeric_strings,
+)
+from toolmason._core.arguments.key_counts import KeyCounts, make_key_counts
 from toolmason._core.arguments.nulls import NullSearch
 from toolmason._core.arguments.problems import (
     count_problems,
     describe_value,
-    explain_json_error,
-    find_non_finite,
     get_details,
     make_problems,
+    parse_object,
     reject,
     suggest_names,
 )
@@ -30,11 +38,10 @@ from toolmason._core.define.inputs import Inputs
 from toolmason._core.values.definition import SCALAR_TYPES
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments, Repair
-from toolmason._wire import DuplicateKey, has_large_number, load_json, pause_garbage_collection
-from toolmason.errors import CUT_OFF, ArgumentProblem, InvalidArguments, clip
+from toolmason._wire import DuplicateKey, has_long_integer, load_json, pause_garbage_collection
+from toolmason.errors import ArgumentProblem, InvalidArguments, clip
 
 _log = logging.getLogger("toolmason")
-_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'[]{}:"'))
 _SPACE_BEFORE_COLON: Final = re.compile(r"[\n\t\r]:")
 _SEARCHED_KEYS: Final = 64
 """Number of keys up to which a search is cheaper than parsing once more."""
@@ -44,44 +51,87 @@ Bound: TypeAlias = tuple[dict[str, Any], tuple[Repair, ...]]
 """Values for a call, and the repairs that produced them."""
 
 
-def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable[[Arguments], Bound]:
+def make_binder(
+    inputs: Inputs, tool: str, settings: EngineSettings, counts: KeyCounts | None
+) -> Callable[[Arguments], Bound]:
     """Return a function that binds a tool's arguments and raises InvalidArguments with every problem.
 
     Everything that does not depend on the call is computed once here, because this is the hottest path.
     """
-    validate, validate_strict = inputs.validate_json, inputs.validate_strict
-    needs_bounds_check = inputs.unbounded_depth or inputs.may_hold_nan or inputs.has_fixed_numbers
-    has_decimals = inputs.has_decimals
-    max_bytes = settings.argument_bytes
-    max_search_bytes = settings.duplicate_key_bytes
-    validate_usual = validate_strict or validate
-    is_usual = validate_strict is not None and not needs_bounds_check
-    max_usual_bytes = min(max_bytes, max_search_bytes) if is_usual else -1
+    bind_thoroughly = _make_thorough_binder(inputs, tool, settings)
+    may_hold_nan, max_search_bytes = inputs.may_hold_nan, settings.duplicate_key_bytes
+    counts = None if inputs.mistakable else counts
+    validate, count_keys, max_bytes = _choose_validator(inputs, counts, settings)
+    drops_inner_keys = counts is not None and counts.validate_lenient is not None
 
     def bind(raw: Arguments, parsed: dict[str, Any] | None = None) -> Bound:
         if type(raw) is not str:
             return _bind_non_text(inputs, raw, tool, bind)
-        size = len(raw)
+        if len(raw) > max_bytes:
+            return bind_thoroughly(raw, parsed)
         try:
-            values = validate_usual(raw) if size <= max_usual_bytes else validate_bounded(raw, size)
+            values = validate(raw)
         except ValueError as error:
             # Recover outside the handler and drop the traceback: chained exceptions create reference cycles.
             failure = error.with_traceback(None)
         else:
-            count = len(values)
             # Every key has a colon, so as many colons as keys means no duplicate and no unknown key.
+            if raw.count(":") == (count := count_keys(values)) or _has_colons_in_strings(raw, count):
+                return values, ()
+            return bind_thoroughly(raw, parsed)
+        if drops_inner_keys:
+            return bind_thoroughly(raw, parsed)
+        if may_hold_nan:
+            check_bounds(inputs, raw, tool, settings)
+        return _recover(inputs, raw, tool, failure, max_search_bytes, parsed)
+
+    return bind
+
+
+def _choose_validator(
+    inputs: Inputs, counts: KeyCounts | None, settings: EngineSettings
+) -> tuple[Callable[[str], Any], Callable[[Any], int], int]:
+    """Return a validator, a counter of the keys of its values, and the size of the arguments that both are for."""
+    max_search_bytes = settings.duplicate_key_bytes
+    validate = inputs.validate_strict or partial(inputs.validate_json, strict=True)
+    if counts is not None:
+        # To search a long text for numbers that are not finite takes less time than to look at each number.
+        max_bytes = max_search_bytes if counts.checks_floats else MAX_REPAIR_BYTES
+        return counts.validate_lenient or validate, counts.count, min(settings.argument_bytes, max_bytes)
+    if inputs.validate_strict is None or needs_bounds_check(inputs):
+        return validate, len, -1
+    return validate, len, min(settings.argument_bytes, max_search_bytes)
+
+
+def _make_thorough_binder(
+    inputs: Inputs, tool: str, settings: EngineSettings
+) -> Callable[[str, dict[str, Any] | None], Bound]:
+    """Return a function that binds any text."""
+    validate, validate_strict = inputs.validate_json, inputs.validate_strict
+    max_search_bytes = settings.duplicate_key_bytes
+
+    def bind(raw: str, parsed: dict[str, Any] | None) -> Bound:
+        size = len(raw)
+        try:
+            values = validate_bounded(raw, size)
+        except ValueError as error:
+            failure = error.with_traceback(None)  # as above
+        else:
+            if inputs.may_hold_nan and has_long_integer(raw.encode("utf-8", "surrogatepass")):
+                reject_non_finite(values, tool)  # an integer in place of a float
+            count = len(values) if inputs.shows_keys else -1
             if raw.count(":") != count and size <= max_search_bytes and not _has_each_key_once(raw, count, inputs):
                 return values, _check_keys(inputs, raw, tool)
             return values, ()
         return _recover(inputs, raw, tool, failure, max_search_bytes, parsed)
 
     def validate_bounded(raw: str, size: int) -> dict[str, Any]:
-        if needs_bounds_check or size > max_bytes:
-            _check_bounds(inputs, raw, tool, settings)
+        if needs_bounds_check(inputs) or size > settings.argument_bytes:
+            check_bounds(inputs, raw, tool, settings)
         if validate_strict is not None and size <= max_search_bytes:
             return validate_strict(raw)
-        if has_decimals:
-            _reject_numeric_strings(inputs, raw, tool)
+        if inputs.has_decimals:
+            reject_numeric_strings(inputs, raw, tool)
         values: dict[str, Any] = (validate if size <= MAX_REPAIR_BYTES else inputs.large.validate_json)(
             raw, strict=True
         )
@@ -92,7 +142,7 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
 
 def bind_once(inputs: Inputs, raw: Arguments, tool: str, settings: EngineSettings) -> Bound:
     """Bind the arguments of one call."""
-    return make_binder(inputs, tool, settings)(raw)
+    return make_binder(inputs, tool, settings, make_key_counts(inputs))(raw)
 
 
 class LargeArguments(dict[str, Any]):
@@ -123,17 +173,16 @@ def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[...
         return bound
     if isinstance(raw, str | bytes | bytearray | memoryview):
         return bind(_decode(raw, tool))
-    try:
-        mapping: dict[str, Any] = dict(raw or {})
-    except (TypeError, ValueError):
-        reject(tool, "$", "the arguments must be a JSON object", "object", describe_value(raw))
+    mapping = dict(raw) if type(raw) is dict else _to_mapping(raw, tool)
     if is_large:
         mapping = _drop_unknown(inputs, mapping, tool)
     elif inputs.may_hold_nan:
-        _reject_non_finite(mapping, tool)
+        reject_non_finite(mapping, tool)
+    if inputs.is_ambiguous and _is_json(mapping):
+        return bind(_dump_arguments(mapping, tool), mapping if is_large else None)
     try:
-        if inputs.has_fixed_numbers:
-            _reject_booleans(inputs, mapping, tool)
+        if inputs.mistakable:
+            reject_booleans(inputs, mapping, tool)
         # Untyped values pass through the validator uncopied; a tool must not mutate the caller's lists and dicts.
         if inputs.unbounded_depth:
             mapping = _copy_json(mapping) if is_large else copy_values(mapping)
@@ -145,6 +194,12 @@ def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[...
         if declared is not mapping:
             return _bind_declared(inputs, declared, mapping, tool, bind)
         return bind(_dump_arguments(mapping, tool), mapping if is_large else None)
+
+
+def _to_mapping(raw: Any, tool: str) -> dict[str, Any]:
+    if raw is not None and not isinstance(raw, Mapping):
+        reject(tool, "$", "the arguments must be a JSON object", "object", describe_value(raw))
+    return dict(raw or {})
 
 
 def _bind_declared(
@@ -189,6 +244,14 @@ def copy_values(value: Any) -> Any:
     return value if kind in SCALAR_TYPES else deepcopy(value)
 
 
+def _is_json(value: Any) -> bool:
+    """Return True if a value has only types that JSON is parsed to."""
+    kind = type(value)
+    if kind is dict:
+        return all(type(key) is str for key in value) and all(map(_is_json, value.values()))
+    return all(map(_is_json, value)) if kind is list else kind in SCALAR_TYPES
+
+
 def _copy_json(values: dict[str, Any]) -> dict[str, Any]:
     """Copy parsed JSON, in a tenth of the time of `copy_values`: it has no other types."""
     copied: dict[str, Any] = marshal.loads(marshal.dumps(values))  # noqa: S302 - it was written a moment ago
@@ -205,112 +268,26 @@ def _dump_arguments(arguments: dict[str, Any], tool: str) -> str:
         )
 
 
-# --- bounds ------------------------------------------------------------------------------------
+# --- duplicate and unknown keys ----------------------------------------------------------------
 
 
-def _check_bounds(inputs: Inputs, raw: str, tool: str, settings: EngineSettings) -> None:
-    if len(raw) > settings.argument_bytes:
-        message = f"the arguments exceed the limit argument_bytes of {settings.argument_bytes}"
-        reject(tool, "$", message, f"at most {settings.argument_bytes} bytes", f"{len(raw)} bytes")
-    max_depth = settings.json_depth
-    if (
-        inputs.unbounded_depth
-        and raw.count("[") + raw.count("{") > max_depth
-        and measure_nesting(extract_structure(raw.encode("utf-8", "surrogatepass")), max_depth) > max_depth
-    ):
-        message = f"the arguments are nested deeper than the limit json_depth of {max_depth}"
-        reject(tool, "$", message, f"at most {max_depth} levels", "more")
-    if inputs.has_fixed_numbers and ("true" in raw or "false" in raw):
-        _reject_booleans(inputs, _parse(raw, tool), tool)
-    if inputs.may_hold_nan and _may_hold_non_finite(raw):
-        _reject_non_finite(_parse(raw, tool), tool)
+def _has_colons_in_strings(raw: str, count: int) -> bool:
+    """Return True if the text surely has `count` keys, so that its other colons are in strings, such as URLs."""
+    return raw.count('":') == count and not _has_space_before_colon(raw)
 
 
-def _may_hold_non_finite(raw: str) -> bool:
-    # Searching for one letter first is ten times as fast and usually decides.
-    if ("N" in raw and "NaN" in raw) or ("I" in raw and "Infinity" in raw):
+def _has_space_before_colon(raw: str) -> bool:
+    if " :" in raw:
         return True
-    return has_large_number(raw.encode("utf-8", "surrogatepass"))
-
-
-def _reject_non_finite(data: Mapping[str, Any], tool: str) -> None:
-    """Reject NaN and infinity, and numbers that a float cannot hold: JSON has none, so another process gets null."""
-    if path := find_non_finite(data):
-        reject(tool, path, "the number must be finite, and not too large for a float", "a finite number", "another")
-
-
-def _reject_numeric_strings(inputs: Inputs, raw: str, tool: str) -> None:
-    """Reject a string in place of a number, because pydantic silently accepts one for a decimal inside a model.
-
-    Raises:
-        InvalidArguments: one cannot be converted exactly.
-        ValueError: all can be converted, which the repair step does.
-    """
-    repairer = _examine(inputs, _parse(raw, tool), tool)
-    repaired = () if inputs.strict_types else {repair.path for repair in repairer.repairs}
-    problems = [
-        ArgumentProblem(path, "a string is not a number", "number", "string")
-        for path in repairer.text_paths
-        if path not in repaired
-    ]
-    if problems:
-        raise InvalidArguments(problems, tool=tool)
-    if repairer.text_paths:
-        raise ValueError("a string is not a number")
-
-
-def _reject_booleans(inputs: Inputs, data: dict[str, Any], tool: str) -> None:
-    """Reject a bool in place of a fixed number: Python treats True as equal to 1, and a validator may too."""
-    problems = [
-        ArgumentProblem(path, "a boolean is not a number", "one of the values", "boolean")
-        for path in _examine(inputs, data, tool).boolean_paths
-    ]
-    if problems:
-        raise InvalidArguments(problems, tool=tool)
-
-
-def _examine(inputs: Inputs, data: dict[str, Any], tool: str) -> ArgumentRepairer:
-    """Return a repairer that has seen all arguments."""
-    repairer = ArgumentRepairer(inputs.schema, inputs.enum_names)
-    repairer.repair(data, inputs.schema)
-    if repairer.is_exhausted:
-        reject(
-            tool, "$", "the arguments have too many values for a schema with this many alternatives", "fewer", "more"
-        )
-    return repairer
-
-
-def measure_nesting(structure: bytes, limit: int) -> int:
-    """Return the nesting depth of extracted brackets, counting to at most `limit` + 1. Linear for real JSON."""
-    brackets = structure.replace(b":", b"")
-    for level in range(8):
-        # A few `replace` rounds remove shallow nesting quickly; only the rest is scanned byte by byte.
-        if not brackets:
-            return level
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
-    depth = deepest = 8
-    for byte in brackets:
-        depth += 1 if byte in b"[{" else -1
-        deepest = max(deepest, depth)
-        if deepest > limit:
-            break
-    return deepest
-
-
-def extract_structure(text: bytes) -> bytes:
-    """Return the brackets and colons of JSON text that are not in strings."""
-    found = text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE).replace(b'""', b"")
-    return b"".join(found.split(b'"')[::2]) if b'"' in found else found
+    return ("\n" in raw or "\t" in raw or "\r" in raw) and _SPACE_BEFORE_COLON.search(raw) is not None
 
 
 def _has_each_key_once(raw: str, count: int, inputs: Inputs) -> bool:
     """Return True if no key appears twice, as far as a search in the text can tell; `count` is that of the values."""
     keys = raw.count('":')
-    if keys > _SEARCHED_KEYS or "\\" in raw or " :" in raw:
+    if keys > _SEARCHED_KEYS or "\\" in raw or _has_space_before_colon(raw):
         return False
-    if ("\n" in raw or "\t" in raw or "\r" in raw) and _SPACE_BEFORE_COLON.search(raw):
-        return False
-    if keys == count:  # the other colons are in strings, such as URLs
+    if keys == count:
         return True
     if inputs.validate_strict is not None:  # it drops unknown keys, which `_check_keys` logs
         return False
@@ -354,7 +331,7 @@ def normalize_arguments(inputs: Inputs, raw: Arguments, tool: str) -> dict[str, 
     """Return valid arguments under the model's names, with repairs applied, to show what will run."""
     if isinstance(raw, str | bytes | bytearray | memoryview):
         text = _decode(raw, tool)
-        data = {} if text.strip() in ("", "null") else _parse(text, tool)
+        data = {} if text.strip() in ("", "null") else parse_object(text, tool, inputs.secret_names)
     else:
         data = dict(raw or {})
     try:
@@ -377,7 +354,7 @@ def _recover(
             return inputs.validate_json(raw, strict=True), ()
         except ValueError as empty_error:
             error = empty_error
-    data = _parse(raw, tool) if parsed is None else parsed
+    data = parse_object(raw, tool, inputs.secret_names) if parsed is None else parsed
     if len(raw) <= max_search_bytes and raw.count(":") != len(data) and _may_repeat_key(raw, data):
         _parse_without_duplicates(raw, tool)
     if len(raw) > MAX_REPAIR_BYTES or (isinstance(error, ValidationError) and error.error_count() > MAX_PROBLEMS):
@@ -395,7 +372,7 @@ def _recover(
         except ValueError as second_error:
             error = second_error
             details = get_details(second_error)
-    problems = make_problems(error, details, fixed)
+    problems = make_problems(error, details, fixed, inputs.secret_names)
     raise InvalidArguments(suggest_names(problems, data, properties) if has_unknown else problems, tool=tool)
 
 
@@ -419,9 +396,9 @@ def _sample_problems(inputs: Inputs, data: dict[str, Any], error: ValueError) ->
         message = "the arguments are too large to list every problem"
     try:
         inputs.validate_json(to_json(sample), strict=True)
-        problems = make_problems(error, get_details(error), data)
+        problems = make_problems(error, get_details(error), data, inputs.secret_names)
     except ValueError as sample_error:
-        problems = make_problems(sample_error, get_details(sample_error), sample)
+        problems = make_problems(sample_error, get_details(sample_error), sample, inputs.secret_names)
     return [ArgumentProblem("$", message, "arguments that match the schema", describe_value(data)), *problems]
 
 
@@ -451,9 +428,11 @@ def _repair_arguments(
         if value is _ABSENT:
             if key not in properties and len(repairer.repairs) < _MAX_NOTES:
                 repairer.repairs.append(Repair(f"$.{clip(key)}", "undeclared", data[key], None))
-            fixed = {name: item for name, item in fixed.items() if name != key}
+            fixed = dict(data) if fixed is data else fixed
+            del fixed[key]
         elif value is not UNCHANGED and value is not fixed[key]:
-            fixed = {**fixed, key: value}
+            fixed = dict(data) if fixed is data else fixed
+            fixed[key] = value
     return fixed, repairer.repairs
 
 
@@ -476,24 +455,3 @@ def _keeps_unknown_key(inputs: Inputs, key: str, tool: str) -> bool:
     if inputs.extra == "ignore":
         _log.debug("%s: ignored an undeclared argument", tool)
     return inputs.extra != "ignore"
-
-
-def _parse(raw: str, tool: str) -> dict[str, Any]:
-    try:
-        data = from_json(raw if raw.isascii() else raw.encode(), allow_inf_nan=False)
-    except ValueError as error:
-        reason = str(error)
-        if reason.startswith("EOF while parsing"):
-            message = f"the JSON was truncated at {reason.rpartition(' at ')[2]}; send the complete object again"
-            problem = ArgumentProblem("$", message, CUT_OFF, f"…{clip(raw[-40:])}")
-        else:
-            hint = "; send bare JSON, without a code fence" if raw.lstrip().startswith("```") else ""
-            problem = ArgumentProblem(
-                "$", f"not valid JSON: {clip(explain_json_error(reason), 160)}{hint}", "a JSON object", clip(raw[:200])
-            )
-        raise InvalidArguments([problem], tool=tool, raw=raw) from None
-    if not isinstance(data, dict):
-        is_encoded = isinstance(data, str) and data.lstrip().startswith("{")
-        hint = "; this is JSON encoded as a string: send the object itself" if is_encoded else ""
-        reject(tool, "$", f"the arguments must be a JSON object{hint}", "object", describe_value(data))
-    return data

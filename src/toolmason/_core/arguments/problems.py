@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NoReturn, cast
 
 from pydantic_core import ValidationError
 
 from toolmason._core.define.inputs import CombinedMismatch
 from toolmason._core.define.schema_nodes import SchemaMismatch, get_json_type, resolve
+from toolmason._secrets import SECRET_NAMES, mask_values
 from toolmason._text import find_close_names
-from toolmason.errors import ArgumentProblem, InvalidArguments, clip
+from toolmason._wire import parse_json
+from toolmason.errors import CUT_OFF, ArgumentProblem, InvalidArguments, clip
 
 _MAX_VALUE_LENGTH: Final = 60
+_MAX_NAME_LENGTH: Final = 100
 _MAX_SEARCHED_DEPTH: Final = 200
 _FINITE_TYPES: Final = frozenset({str, int, bool, type(None)})
 
@@ -38,14 +43,20 @@ def get_details(error: ValueError) -> list[Mapping[str, Any]] | None:
     return None
 
 
-def make_problems(error: ValueError, details: list[Mapping[str, Any]] | None, data: Any) -> list[ArgumentProblem]:
-    """Return every problem in a validation error, at most one per path."""
+def make_problems(
+    error: ValueError,
+    details: list[Mapping[str, Any]] | None,
+    data: Any,
+    secret_names: Collection[str] = (),
+) -> list[ArgumentProblem]:
+    """Return every problem in a validation error, at most one per path, without the values of secret fields."""
     if details is not None:
-        problems = [_convert_pydantic_error(item, data) for item in details]
+        problems = [_convert_pydantic_error(item, data, secret_names) for item in details]
     elif isinstance(error, CombinedMismatch):
-        problems = [problem for part in error.errors for problem in make_problems(part, get_details(part), data)]
+        parts = [make_problems(part, get_details(part), data, secret_names) for part in error.errors]
+        problems = [problem for part in parts for problem in part]
     elif isinstance(error, SchemaMismatch):
-        problems = _convert_schema_errors(error)
+        problems = _convert_schema_errors(error, secret_names)
     else:
         problems = [ArgumentProblem("$", clip(str(error), 200), "values that match the schema", describe_value(data))]
     if len(problems) == 1:
@@ -96,6 +107,8 @@ def explain_json_error(reason: str) -> str:
     return f"{text}{at}{place}"
 
 
+_NAMING_KEYWORDS: Final = ("additionalProperties", "unevaluatedProperties", "dependentRequired")
+"""Keywords whose messages have names of fields, but no values."""
 _MISSING: Final = ArgumentProblem("", "required but missing", "a value", "nothing")
 _MAX_ERRORS: Final = 50
 """Maximum number of errors read from the alternatives of a schema."""
@@ -138,45 +151,59 @@ _EXPECTED: Final = {
 }
 
 
-def _convert_pydantic_error(item: Mapping[str, Any], data: Any) -> ArgumentProblem:
-    kind, message, location = item["type"], item["msg"], item["loc"]
+def _is_secret(steps: Iterable[Any], secret_names: Collection[str]) -> bool:
+    """Return True if a value is in a field that is secret by its type or by its name."""
+    if "" in secret_names:
+        return True
+    for step in steps:
+        if type(step) is str and (step in secret_names or _is_secret_name(step[:_MAX_NAME_LENGTH])):
+            return True
+    return False
+
+
+@lru_cache(maxsize=256)
+def _is_secret_name(name: str) -> bool:
+    return re.search(SECRET_NAMES, name) is not None
+
+
+def _convert_pydantic_error(item: Mapping[str, Any], data: Any, secret_names: Collection[str]) -> ArgumentProblem:
+    kind, location, value = item["type"], item["loc"], item["input"]
     if len(location) == 1 and type(data) is dict and location[0] in data:
         path = f"$.{clip(str(location[0]))}"
     else:
         path = _locate_path(data, location, keep_last=kind == "missing")
     if kind == "missing":
         return ArgumentProblem(path, *_MISSING[1:])
+    got = describe_value(value, is_secret=(is_secret := _is_secret(location, secret_names)))
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        return ArgumentProblem(path, "unknown argument", "no such argument", describe_value(item["input"]))
-    message, wanted, value = message[0].lower() + message[1:], _EXPECTED.get(kind), item["input"]
+        return ArgumentProblem(path, "unknown argument", "no such argument", got)
+    message: str = mask_values(item["msg"], (value,)) if is_secret and isinstance(value, str) else item["msg"]
+    message, wanted = message[0].lower() + message[1:], _EXPECTED.get(kind)
     if wanted is not None:
-        message += _describe_other_type(value)
-    return ArgumentProblem(path, message, wanted or message.removeprefix("input should be "), describe_value(value))
+        message += _OTHER_TYPES.get(type(value), ", not an object")
+    return ArgumentProblem(path, message, wanted or message.removeprefix("input should be "), got)
 
 
 _OTHER_TYPES: Final = {
-    "string": "a string",
-    "integer": "an integer",
-    "number": "a fraction",
-    "boolean": "a boolean",
-    "array": "an array",
-    "object": "an object",
-    "null": "null",
+    str: ", not a string",
+    int: ", not an integer",
+    float: ", not a fraction",
+    bool: ", not a boolean",
+    list: ", not an array",
+    dict: ", not an object",
+    type(None): ", not null",
 }
-
-
-def _describe_other_type(value: Any) -> str:
-    """Return the type of a value that has a wrong one. The value itself may be a secret."""
-    name = _OTHER_TYPES.get(get_json_type(value))
-    return f", not {name}" if name else ""
+"""Ends of the message about a value of a wrong type. The value itself may be a secret."""
 
 
 # --- JSON Schema: in the words and the order of pydantic, so that a model reads the same about a remote tool ---
 
 
-def _convert_schema_errors(mismatch: SchemaMismatch) -> list[ArgumentProblem]:
+def _convert_schema_errors(mismatch: SchemaMismatch, secret_names: Collection[str]) -> list[ArgumentProblem]:
     """Return the problems of arguments that violate a schema, in the order of its properties."""
-    found = [_convert_schema_error(item) for error in mismatch.errors for item in _iter_alternatives(error)]
+    found = [
+        _convert_schema_error(item, secret_names) for error in mismatch.errors for item in _iter_alternatives(error)
+    ]
     found.sort(key=lambda item: _get_position(item[0], mismatch.schema))
     return [problem for _, problem in found]
 
@@ -198,7 +225,7 @@ def _iter_alternatives(error: Any) -> Iterator[Any]:
         queue[:0] = others or alternatives
 
 
-def _convert_schema_error(item: Any) -> tuple[list[Any], ArgumentProblem]:
+def _convert_schema_error(item: Any, secret_names: Collection[str]) -> tuple[list[Any], ArgumentProblem]:
     """Return the steps to a value, and its problem."""
     steps, kind, wanted = list(item.absolute_path), item.validator, item.validator_value
     if kind == "required":
@@ -209,12 +236,12 @@ def _convert_schema_error(item: Any) -> tuple[list[Any], ArgumentProblem]:
             return steps, _MISSING._replace(path=format_path(steps))
     format_name = item.schema.get("format") if kind == "type" and wanted == "string" else None
     expected = _FORMAT_PHRASES.get(str(format_name)) or _describe_expected(kind, wanted)
-    got = describe_value(item.instance)
+    got = describe_value(item.instance, is_secret=(is_secret := _is_secret(steps, secret_names)))
     if expected:
         message = f"input should be {clip(expected, 180)}"
         is_type = kind == "type" and expected not in _FORMAT_PHRASES.values()
         if is_type:
-            message += _describe_other_type(item.instance)
+            message += _OTHER_TYPES.get(type(item.instance), ", not an object")
         expected = str(wanted) if is_type else clip(expected, 180)
         return steps, ArgumentProblem(format_path(steps), message, expected, got)
     if kind in _COUNT_PHRASES:
@@ -223,7 +250,11 @@ def _convert_schema_error(item: Any) -> tuple[list[Any], ArgumentProblem]:
             expected += f" after validation, not {len(item.instance)}"
         return steps, ArgumentProblem(format_path(steps), expected, expected[0].upper() + expected[1:], got)
     expected = f"{kind} {clip(json.dumps(wanted, default=str))}"
-    return steps, ArgumentProblem(format_path(steps), clip(item.message, 200), expected, got)
+    # The message of jsonschema has the value, and that of an object has the fields.
+    is_shown = kind in _NAMING_KEYWORDS and not secret_names
+    is_secret = is_secret or (isinstance(item.instance, dict | list) and not is_shown)
+    message = f"input does not match {expected}" if is_secret else clip(item.message, 200)
+    return steps, ArgumentProblem(format_path(steps), message, expected, got)
 
 
 def _describe_expected(kind: str, wanted: Any) -> str:
@@ -272,16 +303,16 @@ def _choose_branch(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mappin
 
 def _locate_path(data: Any, location: Sequence[Any], *, keep_last: bool) -> str:
     """Return a location as a JSON path, without the steps that name a union branch."""
-    steps: list[int | str] = []
+    path, last = "$", len(location) - 1 if keep_last else -1
     for index, step in enumerate(location):
         if (isinstance(data, dict) and step in data) or (
             isinstance(data, list) and isinstance(step, int) and 0 <= step < len(data)
         ):
             data = data[step]
-        elif not keep_last or index != len(location) - 1:
+        elif index != last:
             continue
-        steps.append(step)
-    return format_path(steps)
+        path += f"[{step}]" if isinstance(step, int) else f".{clip(step)}"
+    return path
 
 
 def format_path(steps: Iterable[int | str]) -> str:
@@ -289,15 +320,17 @@ def format_path(steps: Iterable[int | str]) -> str:
     return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{clip(step)}" for step in steps)
 
 
-def describe_value(value: Any) -> str:
-    """Return a short description of a received value."""
+def describe_value(value: Any, *, is_secret: bool = False) -> str:
+    """Return a short description of a received value: of a secret, its type and its size."""
     if isinstance(value, str):
-        return f"string {clip(repr(value[:_MAX_VALUE_LENGTH]), _MAX_VALUE_LENGTH)}"
+        if is_secret:
+            return f"string of length {len(value)}"
+        return "string " + clip(repr(value[:_MAX_VALUE_LENGTH]), _MAX_VALUE_LENGTH)
     if isinstance(value, (dict, list)):
         return f"{get_json_type(value)} of {len(value)}"
     if value is None:
         return "null"
-    is_small = not isinstance(value, int) or abs(value) < 10**30
+    is_small = not is_secret and (not isinstance(value, int) or abs(value) < 10**30)
     return f"{get_json_type(value)} {value}" if is_small else get_json_type(value)
 
 
@@ -320,3 +353,29 @@ def find_non_finite(value: Any, path: str = "$", depth: int = 0) -> str | None:
     elif hasattr(value, "__dict__") and not isinstance(value, type):
         items = ((f".{key}", item) for key, item in vars(value).items())
     return next((found for name, item in items if (found := find_non_finite(item, path + name, depth + 1))), None)
+
+
+def parse_object(raw: str, tool: str, secret_names: Collection[str] = ()) -> dict[str, Any]:
+    """Parse JSON text. Raise InvalidArguments if it is not an object. With secret names, it does not show the text."""
+    try:
+        data = parse_json(raw, allow_inf_nan=False)
+    except ValueError as error:
+        reason, hidden = str(error), f"text of length {len(raw)}" if secret_names else ""
+        if reason.startswith("EOF while parsing"):
+            message = f"the JSON was truncated at {reason.rpartition(' at ')[2]}; send the complete object again"
+            problem = ArgumentProblem("$", message, CUT_OFF, hidden or f"…{clip(raw[-40:])}")
+        else:
+            hint = "; send bare JSON, without a code fence" if raw.lstrip().startswith("```") else ""
+            problem = ArgumentProblem(
+                "$",
+                f"not valid JSON: {clip(explain_json_error(reason), 160)}{hint}",
+                "a JSON object",
+                hidden or clip(raw[:200]),
+            )
+        raise InvalidArguments([problem], tool=tool, raw=raw) from None
+    if not isinstance(data, dict):
+        is_encoded = isinstance(data, str) and data.lstrip().startswith("{")
+        hint = "; this is JSON encoded as a string: send the object itself" if is_encoded else ""
+        got = describe_value(data, is_secret=bool(secret_names))
+        reject(tool, "$", f"the arguments must be a JSON object{hint}", "object", got)
+    return data

@@ -12,8 +12,6 @@ from decimal import Decimal
 from operator import is_not
 from typing import Any, Final
 
-from pydantic_core import from_json
-
 from toolmason._core.define.inputs import Inputs
 from toolmason._core.define.schema_nodes import (
     BRANCH_KEYWORDS,
@@ -25,6 +23,7 @@ from toolmason._core.define.schema_nodes import (
 )
 from toolmason._core.values.definition import canonicalize
 from toolmason._core.values.results import Repair
+from toolmason._wire import parse_json
 
 _INTEGER: Final = re.compile(r"[+-]?\d{1,4300}")
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
@@ -69,13 +68,25 @@ def _may_stand_for_value(text: str, inputs: Inputs) -> bool:
 class ArgumentRepairer:
     """Repairs the arguments of one call and records each repair."""
 
-    __slots__ = ("_enums", "_options", "_spare_steps", "boolean_paths", "enum_names", "repairs", "root", "text_paths")
+    __slots__ = (
+        "_enums",
+        "_options",
+        "_spare_steps",
+        "boolean_paths",
+        "enum_names",
+        "number_paths",
+        "repairs",
+        "root",
+        "text_paths",
+    )
 
     def __init__(self, root: Mapping[str, Any], enum_names: EnumNames) -> None:
         self.root, self.enum_names = root, enum_names
         self.repairs: list[Repair] = []
         self.boolean_paths: list[str] = []
         """Paths of booleans that match no alternative; Python would treat them as 1 or 0."""
+        self.number_paths: list[str] = []
+        """Paths of 1 and 0 in place of a fixed boolean."""
         self.text_paths: list[str] = []
         """Paths of strings in place of numbers."""
         self._options: dict[int, list[Mapping[str, Any]]] = {}
@@ -105,6 +116,10 @@ class ArgumentRepairer:
             return self._repair_contents(value, fitting, path, depth)
         if isinstance(value, bool):
             self.boolean_paths.append(path)
+        elif isinstance(value, int | float) and value in (0, 1):
+            fixed = (option for option in options if "enum" in option or "const" in option)
+            if any(self._enums.matches(bool(value), option) for option in fixed):
+                self.number_paths.append(path)
         elif isinstance(value, str) and any("number" in get_own_types(option) for option in options):
             self.text_paths.append(path)
         for option in options:
@@ -158,7 +173,8 @@ class ArgumentRepairer:
     def _convert(self, value: Any, schema: Mapping[str, Any]) -> tuple[Any, str]:
         """Return the converted value, or UNCHANGED, and the name of the rule."""
         if "enum" in schema or "const" in schema:
-            return self._find_enum_member(value, schema), "enum name or case"
+            found = self._find_enum_member(value, schema)
+            return (found, "enum name or case") if found is not UNCHANGED else self._convert_to_member(value, schema)
         for kind in get_own_types(schema):
             changed, rule = _convert_to(kind, value)
             if changed is not UNCHANGED:
@@ -178,6 +194,15 @@ class ArgumentRepairer:
         # If two members differ only in case, either could be meant, so neither is chosen.
         return matches[0] if len(matches) == 1 else UNCHANGED
 
+    def _convert_to_member(self, value: Any, schema: Mapping[str, Any]) -> tuple[Any, str]:
+        """Return the value of an enum that a converted value equals, or UNCHANGED, and the name of the rule."""
+        values = schema.get("enum") or [schema.get("const")]
+        for kind in get_own_types(schema) or dict.fromkeys(map(get_json_type, values)):
+            changed, rule = _convert_to(kind, value)
+            if changed is not UNCHANGED and self._enums.matches(changed, schema):
+                return changed, rule
+        return UNCHANGED, ""
+
 
 class EnumIndex(dict[int, Any]):
     """Values of the enums of a schema: each of many values would be compared with each of them otherwise."""
@@ -189,7 +214,7 @@ class EnumIndex(dict[int, Any]):
                 known = self[id(schema)] = frozenset(map(_make_key, schema["enum"]))
             return _make_key(value) in known
         if "const" in schema:
-            return bool(value == schema["const"]) and type(value) is type(schema["const"])
+            return _make_key(value) == _make_key(schema["const"])
         wanted, kind = get_own_types(schema), get_json_type(value)
         return not wanted or kind in wanted or (kind == "integer" and "number" in wanted)
 
@@ -208,8 +233,10 @@ class EnumIndex(dict[int, Any]):
 def _make_key(value: Any) -> tuple[type, Any]:
     if isinstance(value, dict | list):
         return type(value), repr(canonicalize(value))
-    # An object of the application is not a value of an enum, and may not be hashable.
-    return type(value), value if isinstance(value, str | int | float | None) else id(value)
+    # As in JSON, 2 is 2.0. An object of the application is not a value of an enum, and may not be hashable.
+    return float if type(value) is int else type(value), value if isinstance(value, str | int | float | None) else id(
+        value
+    )
 
 
 def _convert_to(kind: str, value: Any) -> tuple[Any, str]:
@@ -249,7 +276,7 @@ def _parse_json_text(text: str, kind: type) -> Any:
     if text.lstrip()[:1] != ("[" if kind is list else "{"):
         return UNCHANGED
     try:
-        value = from_json(text)
+        value = parse_json(text)
     except ValueError:
         return UNCHANGED
     return value if isinstance(value, kind) else UNCHANGED

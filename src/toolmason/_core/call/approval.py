@@ -25,7 +25,7 @@ from toolmason._core.define.tool import Tool
 from toolmason._core.run.execute import call_user_function, call_with_arguments
 from toolmason._core.run.metrics import measure
 from toolmason._core.run.tracing import open_span
-from toolmason._core.values.definition import ToolOptions, canonicalize
+from toolmason._core.values.definition import ApprovalOption, ToolOptions, canonicalize
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.remembered_decisions import DecisionStore, MemoryDecisions, Remember, RememberedDecision
 from toolmason._value import Value
@@ -416,14 +416,13 @@ def rule_requires_approval(rule: ApprovalRule, options: ToolOptions) -> bool:
 
 
 async def predicate_requires_approval(
-    tool: Tool, arguments: Mapping[str, Any], context: ToolContext[Any], settings: EngineSettings
+    rule: ApprovalOption, arguments: Mapping[str, Any], context: ToolContext[Any], settings: EngineSettings
 ) -> bool:
-    """Return the tool's own `approval=` for a call. A predicate that fails counts as True."""
-    own_rule = tool.options.approval
-    if isinstance(own_rule, bool):
-        return own_rule
+    """Return the answer of a tool's `approval=` for a call. A predicate that fails counts as True."""
+    if isinstance(rule, bool):
+        return rule
     try:
-        return bool(await call_user_function(own_rule, deepcopy(arguments), context, settings=settings))
+        return bool(await call_user_function(rule, deepcopy(arguments), context, settings=settings))
     except (Exception, SystemExit):  # noqa: BLE001 - if the predicate fails, ask
         return True
 

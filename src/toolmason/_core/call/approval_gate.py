@@ -94,8 +94,8 @@ class ApprovalGate:
             # A decision answers for the called toolbox. The approvers of inner toolboxes are asked all the same.
             if (step.is_outermost and self.options.decision is not None) or step.is_void:
                 continue
-            if step.is_predicate and not await self._in_time(
-                predicate_requires_approval(self.route.tool, arguments, context, self.route.settings)
+            if step.predicate is not None and not await self._in_time(
+                predicate_requires_approval(step.predicate, arguments, context, self.route.settings)
             ):
                 continue
             if step.approver is None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from typing_extensions import override
 
@@ -13,9 +13,10 @@ from toolmason._core.call.approval import ApprovalRule, ApprovalSigner, Approver
 from toolmason._core.call.deadlines import DEFAULT_SETTINGS, TimeoutRule
 from toolmason._core.call.limits import RateLimiter, SharedRates
 from toolmason._core.define.context import ToolContext
-from toolmason._core.define.tool import Tool
+from toolmason._core.define.tool import RenamedTool, Tool
 from toolmason._core.run.execute import DeadlinePassed, await_with_timeout
 from toolmason._core.run.slots import KeyedLocks, Semaphore
+from toolmason._core.values.definition import ApprovalOption, ToolOptions
 from toolmason._core.values.policy import (
     INHERIT,
     CarriedPolicy,
@@ -86,10 +87,11 @@ class CallPolicy(CarriedPolicy):
         return await run_in_time(name, (self,), work)
 
 
+LimitOption: TypeAlias = Literal["max_calls", "max_concurrency", "rate"]
 PolicyChain: TypeAlias = tuple[CallPolicy, ...]
 """Policies of the toolboxes that a tool came through, innermost first. The last one belongs to the called toolbox."""
 
-_SIZE_LIMITS: Final = ("max_timeout", "result_bytes", "json_depth", "argument_bytes")
+_LIMITS: Final = ("max_timeout", "approval_seconds", "result_bytes", "json_depth", "argument_bytes")
 
 
 def get_chain(policies: tuple[CarriedPolicy, ...], own: CallPolicy) -> PolicyChain:
@@ -100,12 +102,12 @@ def get_chain(policies: tuple[CarriedPolicy, ...], own: CallPolicy) -> PolicyCha
 
 
 def merge_settings(chain: PolicyChain) -> EngineSettings:
-    """Return the settings of the called toolbox, with the strictest size limits that any toolbox of the chain set."""
+    """Return the settings of the called toolbox, with the strictest limits that any toolbox of the chain set."""
     own = chain[-1].settings
     if len(chain) == 1 or all(policy.settings is own for policy in chain):
         return own
     strictest: dict[str, Any] = {}
-    for name in _SIZE_LIMITS:
+    for name in _LIMITS:
         default = getattr(DEFAULT_SETTINGS, name)
         values = [value for policy in chain if (value := getattr(policy.settings, name)) != default]
         strictest[name] = min(values) if values else default
@@ -120,23 +122,84 @@ def merge_context(chain: PolicyChain) -> ToolContext[Any]:
     return context
 
 
-def choose_on_error(own: OnError | Inherit, chain: PolicyChain) -> OnError:
+def _find_layers(tool: Tool, chain: PolicyChain) -> list[tuple[int, Tool]]:
+    """Return the layers of a tool, innermost first, each with the index of the toolbox of the chain that made it."""
+    layers: list[tuple[int, Tool]] = []
+    while isinstance(tool, RenamedTool):
+        layers.append((min(len(get_chain(tool.policies, chain[-1])), len(chain)) - 1, tool))
+        tool = tool.tool
+    return [(0, tool), *reversed(layers)]
+
+
+def get_options_by_box(tool: Tool, chain: PolicyChain) -> list[ToolOptions]:
+    """Return the options of a tool as each toolbox of its chain sees them: without the overrides of outer ones."""
+    options: list[ToolOptions] = []
+    for index, layer in _find_layers(tool, chain):
+        options[index:] = [layer.options] * (len(chain) - index)
+    return options
+
+
+def find_limits(tool: Tool, chain: PolicyChain, option: LimitOption) -> list[tuple[SharedState, Any]]:
+    """Return the limits of a tool and of the tools that it overrides, with the state that counts for each.
+
+    The outermost is first: a call that it refuses does not count for the others.
+    """
+    limits: dict[Any, tuple[SharedState, Any]] = {}
+    for index, limit in _find_changes(tool, chain, option):
+        if limit is not None and option == "max_calls":  # a toolbox has one counter for the tool, so its lowest holds
+            _, lowest = limits.get(index, (None, limit))
+            limits[index] = (chain[index].state, min(limit, lowest))
+        elif limit is not None:
+            limits[index, limit] = (chain[index].state, limit)
+    return [*reversed(limits.values())]
+
+
+def find_approval_rules(tool: Tool, chain: PolicyChain) -> list[tuple[int, ApprovalOption]]:
+    """Return the tool's own `approval=` and those of its overrides, innermost first, each with its toolbox."""
+    rules: list[tuple[int, ApprovalOption]] = []
+    for index, layer in _find_layers(tool, chain):
+        rules = (
+            layer.change_rules(rules, index) if isinstance(layer, RenamedTool) else [(index, layer.options.approval)]
+        )
+    return [(index, rule) for index, rule in rules if rule is not False]
+
+
+def _find_changes(tool: Tool, chain: PolicyChain, option: LimitOption) -> Iterator[tuple[int, Any]]:
+    """Yield the value of an option in the innermost layer of a tool, and in those that change it."""
+    value = None
+    for index, layer in _find_layers(tool, chain):
+        if (changed := getattr(layer.options, option)) != value:
+            value = changed
+            yield index, value
+
+
+def _get_set_values(options: Sequence[ToolOptions], name: str) -> list[Any]:
+    """Return the value that each toolbox sets for one option of a tool. None and `INHERIT` mean that it sets none."""
+    values = [getattr(each, name) for each in options]
+    return [values[0], *(INHERIT if value == inner else value for inner, value in itertools.pairwise(values))]
+
+
+def choose_on_error(options: Sequence[ToolOptions], chain: PolicyChain) -> OnError:
     """Return the error policy of a tool: the innermost that was set. `"redact"` anywhere wins over `"message"`."""
-    given: list[OnError | Inherit] = [own, *(policy.on_error for policy in chain)]
+    own = _get_set_values(options, "on_error")
+    given: list[OnError | Inherit] = [
+        rule for pair in zip(own, chain, strict=True) for rule in (pair[0], pair[1].on_error)
+    ]
     chosen: list[OnError] = [item for item in given if not isinstance(item, Inherit)]
     first: OnError = chosen[0] if chosen else "message"
     return "redact" if first == "message" and "redact" in chosen else first
 
 
-def choose_result_bytes(own: int | None, chain: PolicyChain) -> int:
-    """Return the maximum size of a tool's results: its own or its toolbox's, and the strictest of the outer ones."""
+def choose_result_bytes(options: Sequence[ToolOptions], chain: PolicyChain) -> int:
+    """Return the maximum size of a tool's results: the strictest of its toolboxes, or of those that it has in them."""
     default = DEFAULT_SETTINGS.result_bytes
-    first, *outer = [policy.settings.result_bytes for policy in chain]
-    if own is not None:
-        first = own
-    elif first == default and any(size != default for size in outer):
-        first = max(outer)  # no value was set inside
-    return min([first, *(size for size in outer if size != default)])
+    sizes: list[int] = []
+    for own, policy in zip(_get_set_values(options, "max_result_bytes"), chain, strict=True):
+        if isinstance(own, int):
+            sizes.append(own)
+        elif policy.settings.result_bytes != default:
+            sizes.append(policy.settings.result_bytes)
+    return min(sizes, default=default)
 
 
 def choose_retry(tool: Tool, chain: PolicyChain) -> Retry | None:
@@ -152,10 +215,17 @@ def choose_retry(tool: Tool, chain: PolicyChain) -> Retry | None:
     return next((policy.retry for policy in chain if policy.retry is not None), None)
 
 
-def combine_timeouts(own: Timeout, chain: PolicyChain, settings: EngineSettings) -> TimeoutRule:
-    """Return the time-outs of a tool, given its own."""
-    configured = [policy.settings.call_timeout for policy in chain]
-    return TimeoutRule.combine(own, [policy.timeout for policy in chain], configured, settings.max_timeout)
+def combine_timeouts(chain: PolicyChain, settings: EngineSettings, options: Sequence[ToolOptions] = ()) -> TimeoutRule:
+    """Return the time-outs of an item, given its options in each toolbox."""
+    per_box = [policy.timeout for policy in chain]
+    if options:
+        own = _get_set_values(options, "timeout")
+        per_box = [outer if isinstance(inner, Inherit) else inner for inner, outer in zip(own, per_box, strict=True)]
+    for index, policy in enumerate(chain):
+        seconds = policy.settings.call_timeout
+        if isinstance(per_box[index], Inherit) and seconds != DEFAULT_SETTINGS.call_timeout:
+            per_box[index] = seconds
+    return TimeoutRule.combine(per_box, settings.max_timeout)
 
 
 def get_box_semaphores(chain: PolicyChain) -> list[Semaphore]:
@@ -174,7 +244,7 @@ async def run_in_time(name: str, chain: PolicyChain, work: Coroutine[Any, Any, _
         ToolTimeout: it did not finish in time.
     """
     settings = merge_settings(chain)
-    seconds = combine_timeouts(INHERIT, chain, settings).get_seconds(INHERIT)
+    seconds = combine_timeouts(chain, settings).get_seconds(INHERIT)
     work = _hold(get_box_semaphores(chain), work)
     try:
         result: _T = await await_with_timeout(work, seconds, name, settings.cancel_grace)

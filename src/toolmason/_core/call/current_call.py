@@ -13,8 +13,8 @@ from toolmason._core.arguments.bind import Bound
 from toolmason._core.call.deadlines import get_earlier
 from toolmason._core.call.failures import FailedCall, Stop, make_failure
 from toolmason._core.call.gates import copy_arguments, count_call, find_repeated_result, get_call_key, record_new_result
-from toolmason._core.call.limits import SharedRates, fingerprint, make_caller_key
-from toolmason._core.call.route import CallOptions, Route, get_limits
+from toolmason._core.call.limits import fingerprint, make_caller_key
+from toolmason._core.call.route import CallOptions, Route
 from toolmason._core.run.call_log import CALL_LOG, log_call
 from toolmason._core.run.execute import NEVER_CANCELLED, DeadlinePassed, await_with_timeout
 from toolmason._core.run.metrics import measure
@@ -138,8 +138,8 @@ class CurrentCall:
             self.repairs = bound[1]
         except BaseException as error:  # noqa: BLE001 - a validator may raise anything; a repeated call is found first
             problem = error
-        if run is not None and detects_repeats and is_new and not run.is_program:
-            key = get_call_key(route, self.arguments, self.bound)
+        if run is not None and detects_repeats and is_new and not (run.is_program or self.options.is_repeated):
+            key = get_call_key(route, self.arguments, self.bound, self.options.context)
             is_known = key in run.repeats
             repeated = find_repeated_result(run, key, route.name, self.make_call().id) if is_known else None
             if repeated is not None:
@@ -156,15 +156,16 @@ class CurrentCall:
                 count_call(route, self.options.context, is_in_run=run is not None)
         return None
 
-    async def count_rates(self, rates: SharedRates) -> None:
+    async def count_rates(self) -> None:
         """Count the call in rates that processes share, by the name that the tool was defined with.
 
         Raises:
             LimitExceeded: a rate is exceeded.
         """
-        for rate in get_limits(self.route.tool, "rate"):
-            caller = make_caller_key(rate, self.route.context.merge(self.options.context))
-            await rates.count(self.route.root.name, rate, caller)
+        for state, rate in self.route.rates:
+            if state.rates is not None:
+                caller = make_caller_key(rate, self.route.context.merge(self.options.context))
+                await state.rates.count(self.route.root.name, rate, caller)
 
     def make_call(self) -> ToolCall:
         """Return the call, with the arguments as they were approved."""

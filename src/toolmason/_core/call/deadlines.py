@@ -56,29 +56,20 @@ class TimeoutRule:
     """
 
     own: Timeout
-    """Value that the called toolbox sets, or a tool that belongs to it."""
+    """Value that the called toolbox sets, as an option or a setting, or a tool that belongs to it."""
     inner: Timeout
     """Strictest value that the inner toolboxes set."""
-    default: float | None
-    """Setting, used if no other value is set."""
     maximum: float
 
     @classmethod
-    def combine(
-        cls, own: Timeout, per_box: Sequence[Timeout], configured: Sequence[float | None], maximum: float
-    ) -> TimeoutRule:
-        """Return the rule of a tool with its own time-out, given those of its toolboxes and of their settings."""
-        first = per_box[0] if isinstance(own, Inherit) else own
-        per_box = [first, *per_box[1:]]
-        changed = [seconds for seconds in configured if seconds != DEFAULT_SETTINGS.call_timeout]
-        default = _get_strictest(changed) if changed else DEFAULT_SETTINGS.call_timeout
-        inner = _get_strictest(per_box[:-1])
-        return cls(per_box[-1], inner, None if isinstance(default, Inherit) else default, maximum)
+    def combine(cls, per_box: Sequence[Timeout], maximum: float) -> TimeoutRule:
+        """Return the rule of a tool, given the time-out that each toolbox sets."""
+        return cls(per_box[-1], _get_strictest(per_box[:-1]), maximum)
 
     def get_seconds(self, call_timeout: Timeout) -> float | None:
         """Return the seconds of one attempt, given the time-out of the call. None means no limit."""
         chosen = _get_strictest([self.own if isinstance(call_timeout, Inherit) else call_timeout, self.inner])
-        seconds = self.default if isinstance(chosen, Inherit) else chosen
+        seconds = DEFAULT_SETTINGS.call_timeout if isinstance(chosen, Inherit) else chosen
         return None if seconds is None else min(seconds, self.maximum)
 
 

@@ -39,7 +39,7 @@ from toolmason._core.values.results import (
     make_result,
     replace_result,
 )
-from toolmason._secrets import MASK, scrub
+from toolmason._secrets import MASK, iter_secrets, mask_values, scrub
 from toolmason.errors import (
     Abort,
     ApprovalDenied,
@@ -87,10 +87,18 @@ def to_call_error(tool: str, error: BaseException) -> ToolCallError:
 def _set_tool(error: ToolCallError, tool: str) -> ToolCallError:
     """Return an error under the name of the tool that was called."""
     if error.tool and error.tool != tool:
-        # Two tools may raise the same error object, and each result needs its own.
-        original, error = error, copy.copy(error)
-        error.__cause__, error.__traceback__ = original.__cause__, original.__traceback__
+        error = copy.copy(error)  # two tools may raise the same error object, and each result needs its own
     error.tool = tool
+    return error
+
+
+def _set_message(error: ToolCallError, message: str) -> ToolCallError:
+    """Return an error with another message."""
+    if message == error.message:
+        return error
+    error = copy.copy(error)  # as above
+    error.message = message
+    error.args = (message,)
     return error
 
 
@@ -192,9 +200,13 @@ async def make_failure(route: Route, error: BaseException, failed: FailedCall) -
     else:
         call_error = _to_call_error(route, error, failed)
         secrets = select_secrets(route.tool.definition.input_schema, failed.arguments)
-        if isinstance(call_error, ExecutionError):
-            call_error.message = _scrub_message(call_error.message, route.context, failed.context, secrets)
-            call_error.args = (call_error.message,)
+        hidden = {"secret": route.compiled.inputs.get_hidden(route.context, failed.context)}
+        secrets["secret"] += iter_secrets(hidden)
+        if isinstance(call_error, ToolError) and hidden["secret"]:
+            call_error = _set_message(call_error, mask_values(call_error.message, iter_secrets(hidden)))
+        elif isinstance(call_error, ExecutionError):
+            message = _scrub_message(call_error.message, route.context, failed.context, secrets)
+            call_error = _set_message(call_error, message)
         call_id = make_call_id() if call_id is None else call_id
         log_failure(call_error, call_id, failed.arguments, route.context, failed.context, secrets)
     if callable(route.on_error):

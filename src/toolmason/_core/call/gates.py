@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any, Final, cast
 
-from pydantic_core import from_json, to_json, to_jsonable_python
+from pydantic_core import to_json, to_jsonable_python
 
 from toolmason._core.arguments.bind import Bound, LargeArguments, copy_values, normalize_arguments
 from toolmason._core.call.call_policy import PolicyChain, combine_timeouts, merge_context, merge_settings
@@ -16,7 +16,7 @@ from toolmason._core.call.limits import (
     make_caller_key,
     make_max_calls_error,
 )
-from toolmason._core.call.route import CallOptions, Route, get_limits
+from toolmason._core.call.route import CallOptions, Route
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
 from toolmason._core.run.call_log import CALL_LOG
@@ -31,6 +31,7 @@ from toolmason._core.run.metrics import measure
 from toolmason._core.values.content import Text
 from toolmason._core.values.policy import INHERIT, Retry
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, replace_result
+from toolmason._wire import parse_json
 from toolmason.errors import (
     Abort,
     ApprovalRequired,
@@ -53,10 +54,16 @@ _SECOND_TIME_NOTE: Final = "This is the second time that this call gave this res
 # --- repeats -----------------------------------------------------------------------------------
 
 
-def get_call_key(route: Route, arguments: Arguments, bound: Bound | None) -> Hashable:
-    """Return the key that a call has in its run. `bound` are its values, or None if the arguments are invalid."""
+def get_call_key(route: Route, arguments: Arguments, bound: Bound | None, context: ToolContext[Any] | None) -> Hashable:
+    """Return the key that a call has in its run. `bound` are its values, or None if the arguments are invalid.
+
+    Calls with different contexts are different, unless the tool is a function that gets nothing of its context.
+    """
     values = bound[0] if bound is not None and route.has_ordered_values else None
-    return make_call_key(route.name, arguments, values)
+    key = make_call_key(route.name, arguments, values, shows_keys=route.shows_keys)
+    if route.compiled.plain_function is not None:
+        return key
+    return key, route.context.merge(context).make_key()
 
 
 def find_repeated_result(run: RunState, key: Hashable, name: str, call_id: str) -> ToolResult | None:
@@ -126,7 +133,7 @@ async def is_enabled(
         return rule
     settings = merge_settings(chain)
     if seconds is None:
-        seconds = combine_timeouts(INHERIT, chain, settings).get_seconds(INHERIT)
+        seconds = combine_timeouts(chain, settings).get_seconds(INHERIT)
     work = call_user_function(rule, merge_context(chain).merge(context), settings=settings)
     try:
         return bool(await await_with_timeout(work, seconds, tool.name, settings.cancel_grace, cancellation))
@@ -172,14 +179,13 @@ def count_call(route: Route, context: ToolContext[Any] | None, *, is_in_run: boo
     Raises:
         LimitExceeded: the tool has used up its calls, or the rate is exceeded.
     """
-    options = route.tool.options
-    max_calls = options.max_calls
-    if not is_in_run and max_calls is not None and next(route.chain[0].state.get_counter(route.root)) >= max_calls:
-        raise make_max_calls_error(route.name, max_calls)
-    state = route.chain[0].state
-    for rate in () if options.rate is None or state.rates is not None else get_limits(route.tool, "rate"):
-        caller = make_caller_key(rate, route.context.merge(context)) if rate.by else ""
-        state.get_rate_limiter(route.root, rate).count(route.name, caller)
+    for state, max_calls in () if is_in_run else route.max_calls:
+        if next(state.get_counter(route.root)) >= max_calls:
+            raise make_max_calls_error(route.name, max_calls)
+    for state, rate in route.rates:
+        if state.rates is None:
+            caller = make_caller_key(rate, route.context.merge(context)) if rate.by else ""
+            state.get_rate_limiter(route.root, rate).count(route.name, caller)
 
 
 # --- plain calls -------------------------------------------------------------------------------
@@ -195,12 +201,15 @@ def get_plain_options(
     if run is not None and run.deadline is not None:
         return None
     key, bound = None, None
-    if run is not None and route.tool.options.repeats == "detect" and not run.is_program:
+    if run is not None and route.tool.options.repeats == "detect" and not (run.is_program or options.is_repeated):
         try:
             bound = route.bind(arguments)
+            values = bound[0] if route.has_ordered_values else None
+            key = make_call_key(route.name, arguments, values, shows_keys=route.shows_keys)
         except BaseException:  # noqa: BLE001 - a validator may raise anything; the other steps bind again and report it
             return None
-        key = make_call_key(route.name, arguments, bound[0] if route.has_ordered_values else None)
+        if route.compiled.plain_function is None:
+            key = key, route.context.merge(options.context).make_key()
         if key in run.repeats:
             return None
     seconds = route.timeout if options.timeout is INHERIT else route.timeouts.get_seconds(options.timeout)
@@ -216,7 +225,7 @@ def parse_arguments(call: ToolCall) -> Mapping[str, Any]:
     if isinstance(raw, bytes | bytearray | memoryview):
         raw = str(raw, "utf-8")
     if isinstance(raw, str):
-        return dict(from_json(raw)) if raw.strip() else {}
+        return dict(parse_json(raw)) if raw.strip() else {}
     return dict(raw or {})
 
 

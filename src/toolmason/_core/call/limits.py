@@ -8,12 +8,12 @@ import os
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from json import JSONEncoder
 from typing import Any, Final, Protocol
 
-from pydantic_core import from_json, to_json, to_jsonable_python
+from pydantic_core import to_json, to_jsonable_python
 
 from toolmason._core.call.deadlines import Deadline
 from toolmason._core.call.long_results import ResultStore
@@ -24,6 +24,7 @@ from toolmason._core.values.definition import SCALAR_TYPES, canonicalize
 from toolmason._core.values.policy import Limits, Rate
 from toolmason._core.values.results import Arguments, ToolResult
 from toolmason._text import MAX_NAMES_SHOWN
+from toolmason._wire import parse_json
 from toolmason.errors import InvalidArguments, LimitExceeded, ToolCallError, ToolCancelled, UnknownTool
 
 REPEATS_BEFORE_CACHED: Final = 2
@@ -34,8 +35,10 @@ REJECTIONS_BEFORE_END: Final = 2
 """Number of times that a run rejects the same invalid call or unknown name. The next one ends the run."""
 _MAX_REJECTED: Final = 1000
 """Maximum number of rejected calls that a run remembers; the oldest is forgotten first."""
-_MAX_KEY_CHARS: Final = 256
-"""Maximum length of arguments that are kept to recognize a repeated call; of longer ones, a hash is kept."""
+_MAX_KEY_SIZE: Final = 256
+"""Maximum length and number of parts of arguments that are kept to recognize a repeated call. Of others, a hash is."""
+_MAX_PARSED_SIZE: Final = 256 * 1024
+"""Maximum length of arguments that are parsed to recognize a repeated call whatever the order of their names."""
 
 
 class RateLimiter:
@@ -116,7 +119,7 @@ def fingerprint(name: str, arguments: Any) -> str:
 def to_json_like(value: Any) -> Any:
     """Convert any value to JSON data to show, sign and compare. Values without a JSON form become text."""
     try:
-        data = to_jsonable_python(value, fallback=repr, bytes_mode="base64", inf_nan_mode="strings")
+        data = to_jsonable_python(value, fallback=_to_text, bytes_mode="base64", inf_nan_mode="strings")
         to_json(data)
     except (ValueError, TypeError, RecursionError):
         if isinstance(value, dict):
@@ -126,26 +129,41 @@ def to_json_like(value: Any) -> Any:
 
 
 def _to_text(value: Any) -> str:
-    return (value if isinstance(value, str) else repr(value)).encode("utf-8", "backslashreplace").decode()
+    """Return text, or the `repr` of another value, which may fail, such as that of an integer of many digits."""
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except Exception:  # noqa: BLE001 - a user-defined `__repr__` may raise anything
+        text = hex(value) if isinstance(value, int) else object.__repr__(value)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
-def make_call_key(name: str, arguments: Arguments, bound: Mapping[str, Any] | None = None) -> Hashable:
+def make_call_key(
+    name: str, arguments: Arguments, bound: Mapping[str, Any] | None = None, *, shows_keys: bool = False
+) -> Hashable:
     """Return a key that is equal for calls of one tool with equal arguments, whatever the order of their names.
 
-    `bound` are the values of valid arguments in the order of the parameters. They need no parsing again.
+    `bound` are the values of valid arguments in the order of the parameters. They need no parsing again, if they are
+    scalars or show the keys of all arguments. Of a long text, the order of the names counts.
     """
     if bound is not None:
         parts = bound.values()
         part_types = [*map(type, parts)]
         if SCALAR_TYPES.issuperset(part_types):
             return (name, *bound, *parts, *part_types)  # one tuple: its hash costs half of that of several
+        key: list[Any] = [name, *bound]
+        if shows_keys and _add_to_key(key, parts):
+            return tuple(key)
     values: Any = arguments
     parsed = None
     # Check for a string first: checking one against Mapping costs more than everything else here.
     if type(values) is str or not isinstance(values, Mapping | None):
+        if not isinstance(values, str | bytes | bytearray | memoryview):
+            return name, fingerprint("", values)  # of a type that is refused
         text = values if isinstance(values, str) else bytes(values)
+        if len(text) > _MAX_PARSED_SIZE:
+            return name, len(text), hash(text)
         try:
-            values = parsed = from_json(text) if text.strip() else {}
+            values = parsed = parse_json(text) if text.strip() else {}
         except ValueError:
             return name, _shorten(str(text.strip()))
     values = {} if values is None else values
@@ -154,7 +172,39 @@ def make_call_key(name: str, arguments: Arguments, bound: Mapping[str, Any] | No
         return name, frozenset(zip(values, types, values.values(), strict=True))
     # Parsed JSON has its own form already.
     data = values if parsed is not None else to_json_like(values)
-    return name, _shorten(_write_sorted(data))
+    try:
+        return name, _shorten(_write_sorted(data))
+    except ValueError:  # an integer of many digits
+        return name, fingerprint("", data)
+
+
+def _add_to_key(key: list[Any], values: Iterable[Any]) -> bool:
+    """Add typed values and the names of their parts. Return False if one is of another kind, or too large to keep."""
+    for value in values:
+        kind = type(value)
+        key.append(kind)  # tells 1 from True
+        parts = value
+        if kind in SCALAR_TYPES:
+            if kind is str and len(value) > _MAX_KEY_SIZE:
+                return False
+            key.append(value)
+            continue
+        if kind is dict:
+            names = sorted(value)
+            parts = [value[name] for name in names]
+            key += names
+        elif (given := getattr(value, "__pydantic_fields_set__", None)) is not None:
+            fields = value.__dict__
+            if len(given) < len(fields):  # without defaults
+                fields = {name: fields[name] for name in fields if name in given}
+            parts = fields.values()
+            key += fields
+        elif kind is not list:
+            return False
+        key.append(len(parts))
+        if len(key) > _MAX_KEY_SIZE or not _add_to_key(key, parts):
+            return False
+    return True
 
 
 _write_sorted: Final = JSONEncoder(sort_keys=True, check_circular=False, ensure_ascii=False).encode
@@ -162,7 +212,7 @@ _write_sorted: Final = JSONEncoder(sort_keys=True, check_circular=False, ensure_
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= _MAX_KEY_CHARS else fingerprint("", text)
+    return text if len(text) <= _MAX_KEY_SIZE else fingerprint("", text)
 
 
 def is_same_result(first: ToolResult, second: ToolResult) -> bool:
@@ -201,10 +251,11 @@ class RejectedCalls:
 
         A call that may succeed later, such as one of a server that does not answer, is refused and the run goes on.
         """
+        hashed = hash(_spell_numbers(key))
         with self._lock:
-            times, turn = self._times.pop(hash(key), (0, None))
+            times, turn = self._times.pop(hashed, (0, None))
             times += turn is None or turn != self.turn
-            self._times[hash(key)] = (times, self.turn)
+            self._times[hashed] = (times, self.turn)
             if len(self._times) > _MAX_REJECTED:
                 del self._times[next(iter(self._times))]
         if times < REJECTIONS_BEFORE_END:
@@ -217,6 +268,15 @@ class RejectedCalls:
             return LimitExceeded(error.tool, limit, "Answer with what you have.", ends_run=True)
         limit = f"limit of {REJECTIONS_BEFORE_END} identical calls of a tool that is not available"
         return LimitExceeded(error.tool, limit, "Go on without it.")
+
+
+def _spell_numbers(key: Any) -> Hashable:
+    """Return a key with text for its numbers, because different ones have one hash, such as -1 and -2."""
+    if isinstance(key, tuple | frozenset):
+        return type(key)(map(_spell_numbers, key))
+    if type(key) is float:
+        return key.hex()
+    return hex(key) if type(key) is int else key
 
 
 def _add_hint(error: ToolCallError, *, is_final: bool) -> ToolCallError:

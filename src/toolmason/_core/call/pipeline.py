@@ -25,7 +25,7 @@ from toolmason._core.call.gates import check_caller, copy_arguments, get_plain_o
 from toolmason._core.call.limits import RunState
 from toolmason._core.call.long_results import ResultStore, link_result, truncate_result
 from toolmason._core.call.render import NeedsThread, convert, get_structured_shape, refuse_to_render
-from toolmason._core.call.route import CallOptions, CallRunner, Route, get_approval_steps, get_result_origin
+from toolmason._core.call.route import CallOptions, CallRunner, Route, get_result_origin
 from toolmason._core.run import eager_task
 from toolmason._core.run.call_log import CALL_LOG, CALL_LOG_LEVELS, log_call
 from toolmason._core.run.execute import (
@@ -64,7 +64,7 @@ def compose_runners(route: Route) -> Route:
     for in_run in (False, True):
         runner = _make_runner(route, in_run=in_run)
         is_counted = options.max_calls is not None and not in_run
-        if is_plain and not is_counted and not get_approval_steps(route.tool, route.chain, in_run=in_run):
+        if is_plain and not is_counted and not route.get_approval_steps(in_run=in_run):
             runner = _make_plain_runner(route, runner)
         runner = _add_condition(route, _add_origin(route, runner))
         if in_run:
@@ -72,6 +72,8 @@ def compose_runners(route: Route) -> Route:
         else:
             route.runner = runner
     route.full_runner = _add_condition(route, _add_origin(route, _make_runner(route, in_run=True)))
+    for runner in (route.runner, route.run_runner):
+        runner.__qualname__ = "Toolbox.call"  # Python shows it if the coroutine is not awaited
     return route
 
 
@@ -304,14 +306,14 @@ async def _convert_in_thread(
 def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901, PLR0915 - as above
     """Return a runner with every step that the tool needs."""
     options_of_tool, listener = route.tool.options, route.compiled.on_arguments
-    approval_steps = get_approval_steps(route.tool, route.chain, in_run=in_run)
+    approval_steps = route.get_approval_steps(in_run=in_run)
     is_counted = options_of_tool.max_calls is not None or options_of_tool.rate is not None
     has_slots = bool(route.semaphores) or options_of_tool.lock is not None
     detects_repeats = options_of_tool.repeats == "detect"
     max_chars = -1 if options_of_tool.return_direct else route.max_result_bytes // 4
     grace, write, shape = route.settings.cancel_grace, route.write, get_structured_shape(route.tool)
     on_loop = cast("Any", route.plain_function if route.runs_on == "loop" else None)
-    rates = None if options_of_tool.rate is None else route.chain[0].state.rates
+    has_shared_rates = any(state.rates is not None for state, _ in route.rates)
 
     async def run_steps(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
         current = CurrentCall(route, call_id, arguments, options)
@@ -320,8 +322,8 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901, PL
             repeated = current.enter(detects_repeats=detects_repeats, is_counted=is_counted)
             if repeated is not None:
                 return repeated
-            if rates is not None and options.decision is None:
-                await current.count_rates(rates)
+            if has_shared_rates and options.decision is None:
+                await current.count_rates()
             if approval_steps or options.decision is not None:
                 await ApprovalGate(current, approval_steps).admit()
             if route.opens_tickets and options.run is not None and options.run.on_admitted is not None:
@@ -424,17 +426,20 @@ def run_with_middleware(
     hooks = [hook for box_hooks in route.middleware for hook in box_hooks]
     if isinstance(call.raw, Mapping):
         call = replace(call, raw=copy_arguments(call.raw))
+    again = options if options.run is None else replace(options, is_repeated=True)
 
     def run_from(index: int, given: ToolCall) -> Coroutine[Any, Any, ToolResult]:
+        nonlocal options
         if index == len(hooks):
-            return runner(given.id, given.raw, options)
+            current_options, options = options, again
+            return runner(given.id, given.raw, current_options)
         return _run_hook(hooks[index], partial(run_from, index + 1), given, route)
 
-    return _run_hooks_in_time(run_from(0, call), route, call, options)
+    return _run_hooks_in_time(partial(run_from, 0, call), route, call, options)
 
 
 async def _run_hooks_in_time(
-    work: Coroutine[Any, Any, ToolResult], route: Route, call: ToolCall, options: CallOptions
+    run_hooks: Callable[[], Coroutine[Any, Any, ToolResult]], route: Route, call: ToolCall, options: CallOptions
 ) -> ToolResult:
     """Run the middleware within its time: that of the steps, and once more that of an attempt for itself."""
     run = options.run
@@ -446,10 +451,10 @@ async def _run_hooks_in_time(
         remaining = deadline.remaining + grace
         seconds = remaining if seconds is None else min(seconds, remaining)
     if seconds is None and run is None:
-        return await work
+        return await run_hooks()
     cancellation = _get_cancellation(run)
     try:
-        result: ToolResult = await await_with_timeout(work, seconds, route.name, grace, cancellation)
+        result: ToolResult = await await_with_timeout(run_hooks(), seconds, route.name, grace, cancellation)
     except asyncio.CancelledError as error:
         failure: BaseException = error
     except DeadlinePassed:
@@ -471,7 +476,7 @@ def _get_middleware_seconds(route: Route, options: CallOptions) -> float | None:
     attempts = 1 if retry is None else retry.attempts
     pauses = 0.0 if retry is None else sum(get_longest_pause(retry, number) for number in range(1, attempts))
     total = seconds * (attempts + 1) + pauses
-    if get_approval_steps(route.tool, route.chain, in_run=options.run is not None):
+    if route.get_approval_steps(in_run=options.run is not None):
         total += route.settings.approval_seconds or route.settings.max_timeout
     return total
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from toolmason._core.arguments.bind import Bound, make_binder
+from toolmason._core.arguments.key_counts import make_key_counts
 from toolmason._core.call.approval import Approver, Decision, rule_requires_approval
 from toolmason._core.call.call_policy import (
     Middleware,
     PolicyChain,
+    SharedState,
     choose_on_error,
     choose_result_bytes,
     choose_retry,
     combine_timeouts,
+    find_approval_rules,
+    find_limits,
     get_box_semaphores,
+    get_options_by_box,
     merge_context,
     merge_settings,
 )
@@ -25,17 +30,19 @@ from toolmason._core.call.limits import RunState
 from toolmason._core.call.long_results import ResultStore
 from toolmason._core.call.render import Renderer, Writer, make_renderer, make_writer
 from toolmason._core.define.context import ContextLike, ToolContext, get_trace_options, make_context
-from toolmason._core.define.tool import CompiledTool, RenamedTool, Tool, compile_tool, get_root
-from toolmason._core.run.call_log import find_secret_names
+from toolmason._core.define.schema_nodes import find_secret_names
+from toolmason._core.define.tool import CompiledTool, Tool, compile_tool, get_root
 from toolmason._core.run.dependencies import add_dependencies, has_dependencies
 from toolmason._core.run.metrics import is_metering, measure
 from toolmason._core.run.progress import OnProgress
 from toolmason._core.run.slots import Semaphore
+from toolmason._core.values.definition import ApprovalOption
 from toolmason._core.values.policy import (
     INHERIT,
     EngineSettings,
     Inherit,
     OnError,
+    Rate,
     Retry,
     RunsOn,
     Timeout,
@@ -60,6 +67,8 @@ class CallOptions:
     """Run that the call belongs to."""
     decision: Decision | None = None
     """Decision that resumes the call."""
+    is_repeated: bool = False
+    """True if middleware makes the call once more, so that it is not the model that repeats it."""
 
     @classmethod
     def parse(
@@ -135,16 +144,30 @@ class Route:
     """Truthy if there is any middleware, or a meter provider. Of one toolbox, the list itself."""
     has_ordered_values: bool
     """True if the bound values are always in the order of the parameters."""
+    shows_keys: bool
+    """True if the bound values show the keys of all arguments."""
     trace: TraceOptions
     """Options of the spans. The log shows arguments and results if the spans do."""
     opens_tickets: bool
     """True if the work of a call may go on in the background."""
+    max_calls: tuple[tuple[SharedState, int], ...]
+    """Limits of the calls outside of a run, of the tool and of its overrides, each with the state that counts."""
+    rates: tuple[tuple[SharedState, Rate], ...]
+    """The same for rates."""
+    approval_steps: tuple[ApprovalStep, ...]
+    """Rules that may require approval of a direct call by the application, innermost first."""
+    run_approval_steps: tuple[ApprovalStep, ...]
+    """The same of a call within a run."""
     runner: CallRunner = field(init=False)
     """Runs a call through every step inside the middleware."""
     run_runner: CallRunner = field(init=False)
     """The same within a run."""
     full_runner: CallRunner = field(init=False)
     """The same with every step, for a call with a decision."""
+
+    def get_approval_steps(self, *, in_run: bool) -> tuple[ApprovalStep, ...]:
+        """Return the rules that may require approval of a call, innermost first."""
+        return self.run_approval_steps if in_run else self.approval_steps
 
     @property
     def is_direct(self) -> bool:
@@ -163,7 +186,9 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
     """Return the route of a tool, without its runners."""
     options, compiled = tool.options, compile_tool(tool)
     settings, context = merge_settings(chain), merge_context(chain)
-    timeouts = combine_timeouts(options.timeout, chain, settings)
+    options_by_box = get_options_by_box(tool, chain)
+    timeouts = combine_timeouts(chain, settings, options_by_box)
+    counts = make_key_counts(compiled.inputs)
     runs_on = _choose_place(options.runs_on, compiled, chain)
     if has_dependencies(compiled):
         compiled, runs_on = add_dependencies(compiled, runs_on, settings)
@@ -178,13 +203,13 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         timeouts=timeouts,
         timeout=timeouts.get_seconds(INHERIT),
         retry=choose_retry(tool, chain),
-        on_error=choose_on_error(options.on_error, chain),
+        on_error=choose_on_error(options_by_box, chain),
         rethrow=tuple(kind for policy in chain for kind in policy.rethrow),
         runs_on=runs_on,
-        bind=make_binder(compiled.inputs, tool.name, settings),
+        bind=make_binder(compiled.inputs, tool.name, settings, counts),
         write=make_writer(tool),
         render=make_renderer(tool),
-        max_result_bytes=choose_result_bytes(options.max_result_bytes, chain),
+        max_result_bytes=choose_result_bytes(options_by_box, chain),
         store=store,
         semaphores=_get_semaphores(tool, chain),
         middleware=tuple(policy.state.middleware for policy in reversed(chain)),
@@ -192,8 +217,13 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         has_ordered_values=compiled.function is not None
         and not compiled.accepts_extra
         and compiled.on_arguments is None,
+        shows_keys=counts is not None,
         trace=_make_trace_options(tool, context),
         opens_tickets=options.may_open_ticket,
+        max_calls=tuple(find_limits(tool, chain, "max_calls")),
+        rates=tuple(find_limits(tool, chain, "rate")),
+        approval_steps=_find_approval_steps(tool, chain, in_run=False),
+        run_approval_steps=_find_approval_steps(tool, chain, in_run=True),
     )
 
 
@@ -234,17 +264,9 @@ def get_result_origin(tool: Tool) -> str:
     return f"server:{root.server}" if hasattr(root, "remote_name") else OWN
 
 
-def get_limits(tool: Tool, option: Literal["max_concurrency", "rate"]) -> list[Any]:
-    """Return the limits of a tool, and of the tools that it overrides: each of them counts."""
-    limits = [getattr(tool.options, option)]
-    while isinstance(tool, RenamedTool):
-        tool = tool.tool
-        limits.append(getattr(tool.options, option))
-    return [limit for limit in dict.fromkeys(limits) if limit is not None]
-
-
 def _get_semaphores(tool: Tool, chain: PolicyChain) -> tuple[Semaphore, ...]:
-    of_tool = [chain[0].state.get_semaphore(get_root(tool), limit) for limit in get_limits(tool, "max_concurrency")]
+    found = reversed(find_limits(tool, chain, "max_concurrency"))
+    of_tool = [state.get_semaphore(get_root(tool), limit) for state, limit in found]
     return (*of_tool, *get_box_semaphores(chain))
 
 
@@ -255,8 +277,8 @@ class ApprovalStep:
     approver: Approver | None
     is_outermost: bool
     """True if the rule is answered by the called toolbox, so that a decision replaces its approver."""
-    is_predicate: bool = False
-    """True if the tool's own `approval=` decides whether the rule applies."""
+    predicate: ApprovalOption | None = None
+    """The `approval=` of the tool or of an override, if it decides whether the rule applies."""
     get_distrust: Callable[[], str] | None = None
     """Returns why the tool is not trusted, if that is the rule; an empty string if it is trusted meanwhile."""
 
@@ -266,7 +288,7 @@ class ApprovalStep:
         return self.get_distrust is not None and not self.get_distrust()
 
 
-def get_approval_steps(tool: Tool, chain: PolicyChain, *, in_run: bool) -> tuple[ApprovalStep, ...]:
+def _find_approval_steps(tool: Tool, chain: PolicyChain, *, in_run: bool) -> tuple[ApprovalStep, ...]:
     """Return the rules that may require approval of a tool's calls, innermost first.
 
     If no toolbox sets a rule, destructive calls of a model need approval within a run. Direct calls by the application
@@ -274,16 +296,17 @@ def get_approval_steps(tool: Tool, chain: PolicyChain, *, in_run: bool) -> tuple
     `approve=None`.
     """
     steps: list[ApprovalStep] = []
+    options = get_options_by_box(tool, chain)
     if in_run and (get_distrust := find_distrust(tool, chain)) is not None:
         steps.append(replace(_make_step(chain, 0), get_distrust=get_distrust))
-    if tool.options.approval is not False:
-        steps.append(_make_step(chain, 0, is_predicate=True))
+    steps += [_make_step(chain, index, rule) for index, rule in find_approval_rules(tool, chain)]
     is_any_set = any(not isinstance(policy.approval_rule, Inherit) for policy in chain)
     for index, policy in enumerate(chain):
         rule = policy.approval_rule
         if isinstance(rule, Inherit):
             rule = "destructive" if in_run and not is_any_set and index == len(chain) - 1 else None
-        if rule_requires_approval(rule, tool.options):
+        # What a toolbox asks about, the override of an outer one does not waive.
+        if any(rule_requires_approval(rule, each) for each in options[index:]):
             steps.append(_make_step(chain, index))
     return tuple(steps)
 
@@ -293,11 +316,11 @@ def find_distrust(tool: Tool, chain: PolicyChain) -> Callable[[], str] | None:
 
     Only the toolbox that has the server may waive the rule: one around it adds rules, and removes none.
     """
-    is_waived = tool.options.skip_permission or chain[0].approval_rule is None
+    is_waived = get_options_by_box(tool, chain)[0].skip_permission or chain[0].approval_rule is None
     return None if is_waived else compile_tool(tool).get_distrust
 
 
-def _make_step(chain: PolicyChain, index: int, *, is_predicate: bool = False) -> ApprovalStep:
+def _make_step(chain: PolicyChain, index: int, predicate: ApprovalOption | None = None) -> ApprovalStep:
     approvers = [policy.approver for policy in chain[index:]]
     position = next((number for number, item in enumerate(approvers) if item is not None), len(approvers) - 1)
-    return ApprovalStep(approvers[position], position == len(approvers) - 1, is_predicate)
+    return ApprovalStep(approvers[position], position == len(approvers) - 1, predicate)

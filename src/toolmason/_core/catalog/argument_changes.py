@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Annotated, Any, Final, get_origin
@@ -24,7 +26,8 @@ from toolmason._core.define.inputs import (
 from toolmason._core.define.schema_nodes import SchemaMismatch, iter_subschemas, resolve_root
 from toolmason._core.define.signature import Injector, Parameter, make_parameter
 from toolmason._core.values.definition import JsonSchema
-from toolmason.errors import ConfigError, DefinitionError, clip
+from toolmason._secrets import MASK, MIN_SECRET_CHARS, mask_values
+from toolmason.errors import ArgumentProblem, ConfigError, DefinitionError, InvalidArguments, ToolError, clip
 
 _COMPARISON_MODULE: Final = "toolmason.build.compare.schema_diff"
 """Module with `compare_schemas(old, new)`. Imported only if an argument is narrowed."""
@@ -223,11 +226,11 @@ class ArgumentChanges:
             inputs.validate_json(to_json(values), strict=True)
         except ValueError as error:
             for path, message, _, _ in make_problems(error, get_details(error), values):
-                name = next((n for n in values if path == f"$.{n}" or path.startswith((f"$.{n}.", f"$.{n}["))), None)
-                if name is not None:
+                name = _find_name(path, values)
+                if name is not None:  # without the value, which may be a secret
                     raise DefinitionError(
-                        f"override({self.tool!r}): the value {clip(repr(values[name]))} does not fit {path}: {message}."
-                    ) from error
+                        f"override({self.tool!r}): the value of {name!r} does not fit {path}: {message}."
+                    ) from None
 
     def change_schema(self, schema: JsonSchema) -> JsonSchema:
         """Return the schema of a tool as the model sees it. Names that the schema does not have are ignored."""
@@ -293,6 +296,17 @@ class ArgumentChanges:
             raise CombinedMismatch(errors) if len(errors) > 1 else errors[0]
         return {**own, RAW_KEY: own} if self.injectors else validated
 
+    def get_hidden_values(self, context: ToolContext[Any], own: ToolContext[Any] | None) -> list[Any]:
+        """Return the values of hidden arguments, without those that the contexts lack."""
+        values = list(self._values.values())
+        for inject in self.injectors.values():
+            with suppress(Exception):  # the error of the call says so
+                values.append(inject(context.merge(own)))
+        found: list[Any] = []
+        with suppress(Exception):  # a value of the application that contains itself, or cannot be written
+            found.extend(_iter_strings(values))
+        return found
+
     def inject(self, inputs: Inputs, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
         """Return validated values with those of the context.
 
@@ -308,7 +322,26 @@ class ArgumentChanges:
             problem = make_problems(error, get_details(error), injected)[0]
             raise ConfigError(
                 f"override({self.tool!r}): the value of the context does not fit {problem.path}: {problem.message}."
-            ) from error
+            ) from None
+
+    def correct_error(self, error: ToolError, arguments: Mapping[str, Any]) -> ToolError:
+        """Return the error of a server without the values of hidden arguments, and with the names of the model."""
+        secrets = [*map(str, _iter_strings([arguments[name] for name in self.hidden if name in arguments]))]
+        error = copy.copy(error)
+        if isinstance(error, InvalidArguments) and error.problems:
+            problems = [ArgumentProblem(self._relabel_path(path), *rest) for path, *rest in error.problems]
+            error.problems = tuple(ArgumentProblem(*(mask_values(text, secrets) for text in each)) for each in problems)
+            error.message = str(InvalidArguments(error.problems))
+        error.message = mask_values(error.message, secrets)
+        error.args = (error.message,)
+        shown = ("structured", "meta") if secrets else ()
+        masked = {name: _mask_data(error.result_fields[name], secrets) for name in shown if name in error.result_fields}
+        error.result_fields = {**error.result_fields, **masked}
+        return error
+
+    def _relabel_path(self, path: str) -> str:
+        name = _find_name(path, self._labels)
+        return path if name is None else f"$.{self._labels[name]}{path[len(name) + 2 :]}"
 
     def _relabel(self, error: ValueError) -> Iterator[ValueError]:
         """Yield the parts of an error with the names that the model uses, without those about hidden arguments."""
@@ -347,6 +380,36 @@ class ArgumentChanges:
         item.validator_value = [label := self._get_label(missing)]
         item.message = f"{label!r} is a required property"
         return missing not in self.hidden
+
+
+def _iter_strings(value: Any) -> Iterator[Any]:
+    """Yield the strings of a hidden value at any depth, as an error may show them. None and booleans hide nothing."""
+    if isinstance(value, Mapping):
+        value = [*value.values()]
+    if isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from _iter_strings(item)
+    elif isinstance(value, str | bytes) or hasattr(type(value), "get_secret_value"):
+        yield value
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
+
+
+def _mask_data(value: Any, secrets: Collection[str]) -> Any:
+    """Return JSON data without secrets."""
+    if isinstance(value, str):
+        return mask_values(value, secrets)
+    if isinstance(value, Mapping):
+        return {mask_values(str(key), secrets): _mask_data(item, secrets) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mask_data(item, secrets) for item in value]
+    is_secret = type(value) in (int, float) and str(value) in secrets and len(str(value)) >= MIN_SECRET_CHARS
+    return MASK if is_secret else value
+
+
+def _find_name(path: str, names: Iterable[str]) -> str | None:
+    """Return the one of the names that a path begins with, or None."""
+    return next((n for n in names if path == f"$.{n}" or path.startswith((f"$.{n}.", f"$.{n}["))), None)
 
 
 def _add_definitions(schema: JsonSchema) -> JsonSchema:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pydantic_core import from_json, to_json
 from typing_extensions import override
 
 from toolmason._core.define.context import ToolContext
-from toolmason._core.define.inputs import CombinedMismatch, schema_compiler
+from toolmason._core.define.inputs import CombinedMismatch, Inputs, schema_compiler
 from toolmason._core.define.schema_nodes import TypeSchema, resolve_root
 from toolmason._core.define.tool import CompiledTool, LazyTool, RenamedTool, Tool, compile_tool
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.values.definition import JsonSchema, ToolDefinition
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import ToolCall
+from toolmason._wire import parse_json
 from toolmason.errors import DefinitionError
 
 
@@ -51,28 +53,30 @@ class AugmentedTool(RenamedTool):
     @override
     def _compile(self) -> CompiledTool:
         original = compile_tool(self.tool)
-        inputs = replace(
-            original.inputs,
-            schema=self.definition.input_schema,
-            validate_strict=None,
-            validate_json=self._validate_json,
-            validate_python=self._validate_python,
-            enum_names={**original.inputs.enum_names, **self.extra_schema.enum_names},
-        )
+        inputs = original.inputs.change(self._change_inputs)
         # Not called directly: `_fill` removes the extra fields.
         return replace(original, inputs=inputs, plain_function=None, on_arguments=self, fill=self._fill)
 
-    def _validate_json(self, text: str | bytes, **options: Any) -> Any:
-        return self._validate_python(from_json(text), **options)
+    def _change_inputs(self, inputs: Inputs) -> dict[str, Any]:
+        def validate_json(text: str | bytes, **options: Any) -> Any:
+            return validate(parse_json(text), **options)
 
-    def _validate_python(self, values: Any, **options: Any) -> Any:
+        validate = partial(self._validate, inputs)
+        return {
+            "schema": self.definition.input_schema,
+            "validate_json": validate_json,
+            "validate_python": validate,
+            "enum_names": {**inputs.enum_names, **self.extra_schema.enum_names},
+        }
+
+    def _validate(self, inputs: Inputs, values: Any, **options: Any) -> Any:
         extra = {name: values[name] for name in self.extra_names if name in values}
         own = {name: value for name, value in values.items() if name not in self.extra_names}
         errors: list[ValueError] = []
         validated: list[Any] = []
         for validate, part in (
             (self.extra_schema.validator.validate_json, extra),
-            (compile_tool(self.tool).inputs.validate_json, own),
+            (inputs.validate_json, own),
         ):
             try:
                 validated.append(validate(to_json(part), **options))

@@ -17,11 +17,13 @@ from toolmason._core.catalog.resources import Resource
 from toolmason._core.define.decorators import Declaration, get_declaration
 from toolmason._core.define.signature import unwrap_function
 from toolmason._core.define.tool import FunctionTool, Tool, make_tool
-from toolmason._text import suggest_name
+from toolmason._text import find_close_names, suggest_name
 from toolmason.errors import ConfigError, DefinitionError, DuplicateTool
 
 MemberKind: TypeAlias = Literal["tool", "prompt", "resource"]
 _MEMBER_KINDS: Final[tuple[MemberKind, ...]] = ("tool", "prompt", "resource")
+_PACKAGE: Final = Path(__file__).parents[2]
+"""Folder of Toolmason: its lines are not the reason why a file cannot be loaded."""
 
 
 def tools_from(source: Any) -> list[Tool]:
@@ -201,12 +203,15 @@ def _describe_error(error: BaseException) -> str:
     # The text of a SyntaxError already names the file and line.
     if isinstance(error, SyntaxError) or not frames:
         return description
-    return f"{description} ({frames[-1].filename}:{frames[-1].lineno})"
+    files = [frame for frame in frames if Path(frame.filename).is_absolute()]  # others are generated code
+    last = next((frame for frame in reversed(files) if not Path(frame.filename).is_relative_to(_PACKAGE)), frames[-1])
+    return f"{description} ({last.filename}:{last.lineno})"
 
 
 def _load_file(path: Path, target: str) -> ModuleType:
     if not path.is_file():
-        hint = suggest_name(path.name, (other.name for other in path.parent.glob("*.py")), "Check the path.")
+        close = find_close_names(path.name, (other.name for other in path.parent.glob("*.py")), 1)
+        hint = f"Did you mean {str(path.with_name(close[0]))!r}?" if close else "Check the path."
         raise ConfigError(f"{target!r}: file {str(path)!r} does not exist. {hint}")
     name = path.stem
     spec = importlib.util.spec_from_file_location(name, path)

@@ -5,22 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
-from pydantic_core import from_json
 from typing_extensions import override
 
 from toolmason._core.catalog.argument_changes import ArgumentChanges
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import make_options
+from toolmason._core.define.inputs import Inputs
 from toolmason._core.define.signature import check_lock
 from toolmason._core.define.tool import CompiledTool, LazyTool, RenamedTool, Tool, compile_tool
 from toolmason._core.run.execute import call_user_function, call_with_arguments
-from toolmason._core.values.definition import ToolDefinition, ToolOptions
+from toolmason._core.values.definition import ApprovalOption, ToolDefinition, ToolOptions
 from toolmason._core.values.policy import EngineSettings
 from toolmason._text import suggest
-from toolmason.errors import DefinitionError
+from toolmason._wire import parse_json
+from toolmason.errors import DefinitionError, ToolError
 
 _log = logging.getLogger("toolmason")
 _DEFINITION_KEYS: Final = ("name", "title", "description")
@@ -104,8 +105,9 @@ class Override:
             schemas = (tool.definition.input_schema, definition.input_schema)
             parameters = compile_tool(tool).parameters
             check_lock(f"override({self.tool_name!r})", self.options["lock"], parameters, *schemas)
-        is_trusted = self.options.get("read_only") is True
-        return OverriddenTool(tool, definition, options, self.arguments, is_trusted=is_trusted)
+        is_trusted = self.options.get("read_only") is True and not tool.policies
+        rule = self.options.get("approval", False)
+        return OverriddenTool(tool, definition, options, self.arguments, own_approval=rule, is_trusted=is_trusted)
 
     def _check_arguments(self, compiled: CompiledTool) -> None:
         if compiled.on_arguments is not None and self.arguments.injectors:
@@ -152,16 +154,7 @@ class Override:
     def _adapt_functions(self, options: ToolOptions) -> dict[str, Callable[..., Any]]:
         """Return the functions that get the arguments of a call. They see those that the tool itself gets."""
         functions = {key: getattr(options, key) for key in ("approval", "preview", "reconcile")}
-        return {key: self._with_original_arguments(given) for key, given in functions.items() if callable(given)}
-
-    def _with_original_arguments(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that passes the arguments to another as the tool itself gets them."""
-
-        async def call(arguments: Mapping[str, Any], context: ToolContext[Any]) -> Any:
-            original = self.arguments.complete(arguments, context)
-            return await call_with_arguments(function, original, context, EngineSettings())
-
-        return call
+        return {key: _adapt(given, self.arguments) for key, given in functions.items() if callable(given)}
 
     def _check_options(self, changes: Mapping[str, Any], options: ToolOptions) -> None:
         if changes.get("approval") is False and options.approval is not False:
@@ -171,6 +164,16 @@ class Override:
             )
         if "lock" in changes and options.lock not in (None, changes["lock"]):
             raise DefinitionError(f"override({self.tool_name!r}): the tool already locks on {options.lock!r}.")
+
+
+def _adapt(function: Callable[..., Any], changes: ArgumentChanges) -> Callable[..., Any]:
+    """Return a function that passes the arguments to another as the tool itself gets them."""
+
+    async def call(arguments: Mapping[str, Any], context: ToolContext[Any]) -> Any:
+        original = changes.complete(arguments, context)
+        return await call_with_arguments(function, original, context, EngineSettings())
+
+    return call
 
 
 def _combine(first: Any, second: Any, *, decides: bool) -> bool | Callable[..., Any]:
@@ -200,13 +203,14 @@ class OverriddenTool(RenamedTool):
         options: ToolOptions,
         changes: ArgumentChanges,
         *,
+        own_approval: ApprovalOption = False,
         is_trusted: bool = False,
     ) -> None:
         super().__init__(tool, tool.name)
         self.definition, self.options = definition, options
-        self.changes = changes
+        self.changes, self.own_approval = changes, own_approval
         self.is_trusted = is_trusted
-        """True if the application says that a tool of a server is read-only."""
+        """True if the toolbox that has the server of a tool says that the tool is read-only."""
 
     @override
     def _compile(self) -> CompiledTool:
@@ -215,30 +219,43 @@ class OverriddenTool(RenamedTool):
             original = replace(original, get_distrust=None)
         if not self.changes:
             return original
-        schema = original.inputs.schema
-        inputs = replace(
-            original.inputs,
-            schema=self.changes.change_schema(schema) if schema.get("properties") else schema,
-            validate_strict=None,
-            validate_json=self._validate_json,
-            validate_python=self._validate_python,
-            injected=original.inputs.injected | self.changes.hidden,
-        )
+        may_be_remote = original.function is None and original.kind == "async"
         return replace(
             original,
-            inputs=inputs,
+            inputs=original.inputs.change(self._change_inputs),
             fill=self._fill,
+            call=partial(self._call, original.call) if may_be_remote else original.call,
             # Not called directly if `_fill` adds values.
             plain_function=None if self.changes.injectors else original.plain_function,
             parameters=self.changes.change_parameters(original.parameters),
         )
 
-    def _validate_json(self, text: str | bytes, **options: Any) -> Any:
-        data = from_json(text.encode() if isinstance(text, str) else text)
-        return self._validate_python(data, **options)
+    @override
+    def change_rules(self, rules: list[tuple[int, ApprovalOption]], index: int) -> list[tuple[int, ApprovalOption]]:
+        rules = [*rules, (index, self.own_approval)]
+        if not self.changes:
+            return rules
+        return [(place, _adapt(rule, self.changes) if callable(rule) else rule) for place, rule in rules]
 
-    def _validate_python(self, values: Any, **options: Any) -> Any:
-        return self.changes.validate(compile_tool(self.tool).inputs, values, **options)
+    def _change_inputs(self, inputs: Inputs) -> dict[str, Any]:
+        def validate_json(text: str | bytes, **options: Any) -> Any:
+            return validate(parse_json(text), **options)
+
+        validate = partial(self.changes.validate, inputs)
+        return {
+            "schema": self.changes.change_schema(inputs.schema) if inputs.schema.get("properties") else inputs.schema,
+            "validate_json": validate_json,
+            "validate_python": validate,
+            "injected": inputs.injected | self.changes.hidden,
+            "get_hidden": lambda *given: [*inputs.get_hidden(*given), *self.changes.get_hidden_values(*given)],
+        }
+
+    async def _call(self, call: Callable[..., Any], arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
+        """Call a tool of a server."""
+        try:
+            return await call(arguments, context)
+        except ToolError as error:
+            raise self.changes.correct_error(error, arguments) from error.__cause__
 
     def _fill(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
         original = compile_tool(self.tool)

@@ -19,10 +19,11 @@ from math import inf, log2
 from typing import Any, Final
 
 from pydantic_core import SchemaError as InvalidPattern
-from pydantic_core import SchemaValidator, core_schema, from_json, to_json
+from pydantic_core import SchemaValidator, core_schema, to_json
 
 from toolmason._core.define.schema_nodes import JSON_TYPES, SchemaMismatch, has_few_alternatives, iter_subschemas
 from toolmason._core.values.definition import JsonSchema
+from toolmason._wire import parse_json
 from toolmason.errors import DefinitionError
 
 INLINE_STEPS: Final = 300
@@ -89,7 +90,7 @@ class SchemaChecker:
     def validate_json(self, text: str | bytes, *, strict: bool = True) -> Any:
         """Parse arguments and check them."""
         del strict
-        return self._check(from_json(text.encode() if isinstance(text, str) else text), len(text))
+        return self._check(parse_json(text), len(text))
 
     def validate_python(self, value: Any, *, strict: bool = True) -> Any:
         """Check arguments."""

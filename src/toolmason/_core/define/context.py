@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from pydantic_core import to_json
 from typing_extensions import TypeVar
 
 from toolmason._core.values.call_state import CallRun, CallState
+from toolmason._core.values.definition import SCALAR_TYPES
 from toolmason._core.values.policy import Record, TraceOptions
 from toolmason._core.values.results import ToolCall
 from toolmason._secrets import make_record_safe, scrub
@@ -105,6 +106,23 @@ class _CompletedAwaitable:
 _COMPLETED: Final = _CompletedAwaitable()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _SameObject:
+    """Equal to another one of the same object, whatever that compares."""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SameObject) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def _to_key(value: Any) -> Hashable:
+    return value if type(value) in SCALAR_TYPES else _SameObject(value)
+
+
 class _OpenContext:
     """A context before its class is set: setting the fields of a frozen one takes three times as long."""
 
@@ -143,6 +161,13 @@ class ToolContext(_OpenContext, Mapping[str, Any], Generic[DepsT]):
             if (value := getattr(other_context, name)) is not None:
                 changes[name] = value
         return self._copy_with(**changes)
+
+    def make_key(self) -> Hashable:
+        """Return a key that is equal for contexts with the same values: of scalars, or the same objects."""
+        if not self._values and self.deps is None and self._project_dir is None:
+            return None
+        values = [(name, type(value), _to_key(value)) for name, value in self._values.items()]
+        return frozenset(values), _to_key(self.deps), self._project_dir
 
     def for_call(self, state: CallState) -> ToolContext[DepsT]:
         """Return a copy of this context for one call."""

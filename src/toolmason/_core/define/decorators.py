@@ -18,6 +18,7 @@ from toolmason._core.values.definition import Converter, Extra, ToolOptions
 from toolmason._core.values.messages import Role
 from toolmason._core.values.policy import Inherit, OnError, Rate, Record, Retry, RunsOn, Timeout
 from toolmason._explain import explain_arguments
+from toolmason._text import suggest
 from toolmason._value import Value
 from toolmason.errors import DefinitionError, clip
 
@@ -220,7 +221,8 @@ def make_options(keywords: Mapping[str, Any]) -> ToolOptions:
     """
     known = {field.name for field in fields(ToolOptions)}
     if unknown := keywords.keys() - known:
-        raise DefinitionError(f"Unknown tool option {min(unknown)!r}. Available: {', '.join(sorted(known))}.")
+        close = suggest(min(unknown), known)
+        raise DefinitionError(f"Unknown tool option {min(unknown)!r}.{close} Available: {', '.join(sorted(known))}.")
     values = dict(keywords)
     for name in ("tags", "scopes"):
         if name in values:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final, NamedTuple, NotRequired, Required, cast, get_args, get_origin
 
@@ -184,6 +184,25 @@ def _apply(node: Any, kind: type | None, *, sets_values: bool) -> Any:
         if key in node:
             changes[key] = _apply(node[key], kind if key == "schema" else None, sets_values=sets_values)
     return node if all(new is node[key] for key, new in changes.items()) else {**node, **changes}
+
+
+def iter_nodes(core: Any, references: Mapping[str, Node]) -> Iterator[Node]:
+    """Yield the nodes of a core schema, and each of those that it refers to once."""
+    found, seen = [core], set[str]()
+    while found:
+        node = found.pop()
+        if isinstance(node, list | tuple):
+            found += node
+        elif isinstance(node, dict) and isinstance(node.get("type"), str):
+            if not node["type"].endswith("-field"):
+                yield node
+            found += [node[key] for key in (*SCHEMA_KEYS, "fields") if key in node]
+            reference = str(node.get("schema_ref"))
+            if reference in references and reference not in seen:
+                seen.add(reference)
+                found.append(references[reference])
+        elif isinstance(node, dict):  # fields or choices by name
+            found += node.values()
 
 
 def _apply_to_fields(fields: Any, kind: type | None, *, sets_values: bool) -> Any:

@@ -20,6 +20,7 @@ from toolmason._core.define.schema_nodes import (
     TypeSchema,
     admits_nan,
     admits_unbounded_depth,
+    find_secret_names,
     get_json_types,
     iter_subschemas,
     resolve_root,
@@ -60,18 +61,40 @@ class Inputs:
     """True if a parameter is a decimal, which pydantic also parses from a string."""
     validator: SchemaValidator | None = None
     """The validator behind `validate_json` and `validate_python`, if both are pydantic's."""
+    types: SchemaValidator | None = None
+    """The validator of the types of a function, also if other checks stand around it."""
     finish: Callable[[Any], Any] | None = None
     """Last step of these two, after the validator."""
+    shows_keys: bool = True
+    """False if the values may have keys that the arguments do not have."""
+    get_hidden: Callable[..., list[Any]] = lambda *_: []
+    """Returns the values that overrides hide from the model, given the context of a toolbox and that of a call."""
+    make_large: Callable[[], Inputs] | None = None
+    """Returns the inputs for large arguments, if they do not follow from the validator."""
 
     @cached_property
     def large(self) -> Inputs:
         """The same inputs for large arguments: they stop at the first problem, and let other threads run."""
         if self.validator is None:
-            return self
+            return self if self.make_large is None else self.make_large()
         patient = schema_compiler().make_patient_validator(self.validator)
         validate_json = _add_step(patient.validate_json, self.finish)
         validate_python = _add_step(patient.validate_python, self.finish)
         return replace(self, validate_json=validate_json, validate_python=validate_python, validate_strict=None)
+
+    def change(self, change: Callable[[Inputs], dict[str, Any]]) -> Inputs:
+        """Return these inputs with other validators, for arguments of any size.
+
+        `change` gets inputs, and returns the fields that differ.
+        """
+        return replace(
+            self,
+            **change(self),
+            validate_strict=None,
+            validator=None,
+            shows_keys=False,
+            make_large=lambda: self.large.change(change),
+        )
 
     @cached_property
     def unbounded_depth(self) -> bool:
@@ -83,9 +106,10 @@ class Inputs:
         return (item for node in iter_subschemas(self.schema) for item in (*node.get("enum", ()), node.get("const")))
 
     @cached_property
-    def has_fixed_numbers(self) -> bool:
-        """True if the schema has a fixed number that equals `True` or `False`."""
-        return any(type(item) in (int, float) and item in (0, 1) for item in self._fixed_values)
+    def mistakable(self) -> tuple[str, ...]:
+        """Words of JSON for values that equal a fixed value of another type: true for 1, and 1 for true."""
+        kinds = {type(item) for item in self._fixed_values if isinstance(item, int | float) and item in (0, 1)}
+        return (("true", "false") if kinds - {bool} else ()) + (("0", "1") if bool in kinds else ())
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -104,6 +128,16 @@ class Inputs:
             optional = (name for name in parts if name not in required)
             omittable.update(name for name in optional if "null" not in get_json_types(parts[name], self.schema))
         return frozenset(names - omittable)
+
+    @cached_property
+    def is_ambiguous(self) -> bool:
+        """True if a value may be of another type than the same value in JSON text, as of a date or else a string."""
+        return self.types is not None and schema_compiler().has_ambiguous_union(self.types)
+
+    @cached_property
+    def secret_names(self) -> frozenset[str]:
+        """Names of the fields whose values an error does not show."""
+        return find_secret_names(self.schema)
 
     @cached_property
     def may_hold_nan(self) -> bool:
@@ -153,6 +187,7 @@ def compile_inputs(fn: Any, signature: Signature, *, extra: Extra, strict_types:
         has_decimals=compiled.has_decimals,
         validate_strict=compiled.validate_strict if extra == "ignore" and not accepts_extra else None,
         validator=compiled.validator,
+        types=compiled.validator,
         finish=finish,
     )
 
@@ -313,6 +348,7 @@ def _compile_flattened(
         enum_names=compiled.enum_names,
         has_decimals=compiled.has_decimals,
         validator=validator if not extra_option else None,
+        types=validator,
         finish=finish,
     )
 

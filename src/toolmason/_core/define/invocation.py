@@ -44,7 +44,7 @@ _PLACEHOLDER: Final = r"\$\$\{|\$\{([^{}$:]+)(?::-([^{}]*))?\}"
 
 def get_function_kind(fn: Any) -> FunctionKind:
     """Return "async" if calling a function returns an awaitable, else "sync"."""
-    inner = unwrap_function(fn)
+    inner = fn if isinstance(fn, types.FunctionType) else unwrap_function(fn)
     return "async" if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner) else "sync"
 
 

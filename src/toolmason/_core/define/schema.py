@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from inspect import cleandoc
@@ -22,7 +22,14 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import CoreSchema, SchemaError, SchemaSerializer, SchemaValidator, core_schema, to_json
 
-from toolmason._core.define.field_metadata import SCHEMA_KEYS, apply_field_metadata, get_class_text, make_validator
+from toolmason._core.define.field_metadata import (
+    SCHEMA_KEYS,
+    Node,
+    apply_field_metadata,
+    get_class_text,
+    iter_nodes,
+    make_validator,
+)
 from toolmason._core.define.foreign_types import adapt_hint, make_typed_dict, restore_struct_refs, support_typed_dicts
 from toolmason._core.define.schema_nodes import EnumNames, FieldSpec, TypeSchema, iter_subschemas
 from toolmason._core.values.definition import Extra
@@ -157,7 +164,7 @@ def _adapt(hint: Any) -> TypeAdapter[Any]:
     return TypeAdapter(adapted)
 
 
-# --- large values ------------------------------------------------------------------------------
+# --- other validators of a type ----------------------------------------------------------------
 
 _COLLECTIONS: Final = frozenset({"list", "tuple", "set", "frozenset", "dict"})
 _QUICK_TYPES: Final = frozenset({"int", "float", "bool", "str", "none", "any", "literal"})
@@ -169,26 +176,62 @@ def make_patient_validator(validator: SchemaValidator) -> SchemaValidator:
 
     It runs a Python function for each item that takes long, because pydantic lets no other thread run until it ends.
     """
-    core, config, *_ = cast("Any", validator.__reduce__())[1]
-    return make_validator(_make_patient(core), config)
+
+    def change(node: Node) -> None:
+        if node["type"] not in _COLLECTIONS:
+            return
+        node["fail_fast"] = True
+        for key in ("items_schema", "keys_schema"):
+            inner = node.get(key)
+            # The items of a tuple have a schema each.
+            if isinstance(inner, dict) and (key == "keys_schema" or inner["type"] not in _QUICK_TYPES):
+                node[key] = core_schema.no_info_after_validator_function(lambda value: value, cast("Any", inner))
+
+    core, config = read_core_schema(validator)
+    return make_validator(_change_nodes(core, change), config)
 
 
-def _make_patient(node: Any) -> Any:
+def make_lenient_validator(validator: SchemaValidator) -> SchemaValidator:
+    """Return a validator whose TypedDicts drop unknown keys."""
+
+    def change(node: Node) -> None:
+        if node["type"] == "typed-dict":
+            node["extra_behavior"] = "ignore"
+
+    core, config = read_core_schema(validator)
+    return make_validator(_change_nodes(core, change), config)
+
+
+def read_core_schema(validator: SchemaValidator) -> tuple[Any, Any]:
+    """Return the core schema and the configuration of a validator."""
+    core, config, *_ = cast("Any", validator.__reduce__())[1]  # pydantic-core pickles them
+    return core, config
+
+
+def _change_nodes(node: Any, change: Callable[[Node], None]) -> Any:
+    """Return a copy of a core schema after a change of each node, inner ones first."""
     if isinstance(node, list | tuple):
-        return type(node)(map(_make_patient, node))
+        return type(node)([_change_nodes(item, change) for item in node])
     if not isinstance(node, dict):
         return node
     if not isinstance(node.get("type"), str):  # fields or choices by name
-        return {key: _make_patient(item) for key, item in node.items()}
-    changes = {key: _make_patient(node[key]) for key in (*SCHEMA_KEYS, "fields") if key in node}
-    if node["type"] in _COLLECTIONS:
-        changes["fail_fast"] = True
-        for key in ("items_schema", "keys_schema"):
-            inner = changes.get(key)
-            # The items of a tuple have a schema each.
-            if isinstance(inner, dict) and (key == "keys_schema" or inner["type"] not in _QUICK_TYPES):
-                changes[key] = core_schema.no_info_after_validator_function(lambda value: value, cast("Any", inner))
-    return {**node, **changes}
+        return {key: _change_nodes(item, change) for key, item in node.items()}
+    inner = {key: _change_nodes(node[key], change) for key in (*SCHEMA_KEYS, "fields") if key in node}
+    changed = {**node, **inner}
+    change(changed)
+    return changed
+
+
+_JSON_NODES: Final = _QUICK_TYPES | {"list", "dict", "nullable", "union", "default", "definition-ref", "typed-dict"}
+"""Types whose values are the same in Python and in JSON."""
+
+
+def has_ambiguous_union(validator: SchemaValidator) -> bool:
+    """Return True if a union has a type whose values differ between Python and JSON, such as a date, besides null."""
+    core, _ = read_core_schema(validator)
+    references = {node["ref"]: node for node in iter_nodes(core, {}) if "ref" in node}
+    inner = (part for node in iter_nodes(core, {}) if node["type"] == "union" for part in iter_nodes(node, references))
+    return any(node["type"] not in _JSON_NODES for node in inner)
 
 
 _CONFIG = ConfigDict(allow_inf_nan=False)

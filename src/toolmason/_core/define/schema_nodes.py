@@ -167,6 +167,13 @@ MAPPING_KEYWORDS: Final = ("properties", "$defs", "definitions", "patternPropert
 LIST_KEYWORDS: Final = (*UNION_KEYWORDS, "prefixItems")
 SINGLE_KEYWORDS: Final = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
 _SUBSCHEMA_KEYWORDS: Final = frozenset({*MAPPING_KEYWORDS, *LIST_KEYWORDS, *SINGLE_KEYWORDS})
+KEYWORD_KINDS: Final[Mapping[str, type | tuple[type, ...]]] = {
+    **dict.fromkeys(("$ref", "format"), str),
+    **dict.fromkeys((*LIST_KEYWORDS, "enum", "required"), list),
+    **dict.fromkeys(MAPPING_KEYWORDS, dict),
+    "type": (str, list),
+}
+"""Python types of the keywords that are read without a further check, as JSON is parsed."""
 
 
 def iter_subschemas(schema: Any) -> Iterator[dict[str, Any]]:
@@ -184,6 +191,18 @@ def iter_subschemas(schema: Any) -> Iterator[dict[str, Any]]:
         for key in LIST_KEYWORDS:
             stack.extend(node.get(key, ()))
         stack.extend(node[key] for key in SINGLE_KEYWORDS if key in node)
+
+
+def find_malformed_keyword(schema: Mapping[str, Any]) -> str | None:
+    """Return the first keyword of a schema whose value has a JSON type that this package cannot read, or None."""
+    for node in iter_subschemas(schema):
+        for key, value in node.items():
+            if key not in KEYWORD_KINDS:
+                continue
+            names = value if key in ("type", "required") and isinstance(value, list) else ()
+            if not isinstance(value, KEYWORD_KINDS[key]) or not all(isinstance(name, str) for name in names):
+                return key
+    return None
 
 
 def admits_unbounded_depth(schema: JsonSchema) -> bool:
@@ -234,6 +253,53 @@ def admits_nan(schema: JsonSchema) -> bool:
 def admits_number(schema: JsonSchema) -> bool:
     """Return True if the schema accepts a non-integer number anywhere."""
     return any(node.get("type") == "number" for node in iter_subschemas(schema)) or admits_unbounded_depth(schema)
+
+
+_MAX_SECRET_NODES: Final = 2000
+"""Maximum number of parts of a schema in which secret fields are searched."""
+
+
+def find_secret_names(schema: Any) -> frozenset[str]:
+    """Return the names of the fields that a schema declares as secret, as those of a `SecretStr` and a list of them.
+
+    An empty name stands for every field, as those of `**values: SecretStr`.
+    """
+    users: dict[int, list[Any]] = {}
+    fields: list[tuple[Any, Any]] = [("", schema)]
+    found, spare, secrets = [schema], _MAX_SECRET_NODES, list[Any]()
+    while found and (spare := spare - 1):
+        node = found.pop()
+        if isinstance(node, Mapping):
+            if node.get("format") == "password" or node.get("writeOnly") is True:
+                secrets.append(node)
+            for part in _iter_parts(node, schema):
+                users.setdefault(id(part), []).append(node)
+            properties = node.get("properties")
+            fields += properties.items() if isinstance(properties, Mapping) else ()
+            found += node.values()
+        elif isinstance(node, list | tuple):
+            found += node
+    hidden = set[int]()
+    while secrets:
+        node = secrets.pop()
+        if id(node) not in hidden:
+            hidden.add(id(node))
+            secrets += users.get(id(node), ())
+    return frozenset(str(name) for name, field in fields if id(field) in hidden)
+
+
+def _iter_parts(node: Mapping[str, Any], root: Any) -> Iterator[Any]:
+    """Yield the schemas of the values of a schema, and of values inside of them that have no name of their own."""
+    yield resolve_pointer(root, node.get("$ref"))
+    for part in map(node.get, (*LIST_KEYWORDS, *SINGLE_KEYWORDS)):
+        yield from part if isinstance(part, list | tuple) else (part,)
+    patterns = node.get("patternProperties")
+    yield from patterns.values() if isinstance(patterns, Mapping) else ()
+
+
+def with_object_type(schema: Any) -> Any:
+    """Return a schema of arguments with its type. Anything but a mapping is returned, for a later check."""
+    return {"type": "object", **schema} if isinstance(schema, Mapping) else schema
 
 
 def wrap_in_result(schema: JsonSchema) -> JsonSchema:

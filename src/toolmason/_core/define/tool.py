@@ -46,7 +46,7 @@ from toolmason._core.define.invocation import (
     resolve_return_type,
     returns_function,
 )
-from toolmason._core.define.schema_nodes import TypeSchema, resolve_root, wrap_in_result
+from toolmason._core.define.schema_nodes import TypeSchema, resolve_root, with_object_type, wrap_in_result
 from toolmason._core.define.signature import (
     Parameter,
     Signature,
@@ -55,7 +55,7 @@ from toolmason._core.define.signature import (
     get_function_name,
     read_signature,
 )
-from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, name_to_words
+from toolmason._core.values.definition import ApprovalOption, JsonSchema, ToolDefinition, ToolOptions, name_to_words
 from toolmason._core.values.policy import CarriedPolicy
 from toolmason._core.values.results import ToolResult
 from toolmason._explain import explain_arguments
@@ -253,7 +253,7 @@ class SchemaTool(_CallableTool):
         definition = ToolDefinition(
             name,
             declaration.description or name_to_words(name),
-            _with_object_type(schema),
+            with_object_type(schema),
             dict(output) if isinstance(output, Mapping) else None,
             declaration.title,
         )
@@ -334,6 +334,11 @@ class RenamedTool(Tool):
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         return await self.tool.invoke(arguments, context)
+
+    def change_rules(self, rules: list[tuple[int, ApprovalOption]], index: int) -> list[tuple[int, ApprovalOption]]:
+        """Return the rules for approval of the tool, with this layer's own, for its arguments and its toolbox."""
+        del index
+        return rules
 
 
 class LazyTool(Tool):
@@ -420,11 +425,6 @@ def prepare_tool(tool: Tool) -> Tool:
     published = RenamedTool(tool, tool.name)
     published.definition = replace(definition, input_schema=hide_project_dir(definition.input_schema))
     return published
-
-
-def _with_object_type(schema: Any) -> Any:
-    # Not a mapping: the definition refuses it with the fix.
-    return {"type": "object", **schema} if isinstance(schema, Mapping) else schema
 
 
 def _compile_function(

@@ -154,7 +154,8 @@ def _load_document(text: bytes, place: str) -> JsonObject:
         raise ConfigError(f"{place} is not valid JSON: {error}. Run `toolmason build` again.") from error
     if not isinstance(document, dict) or document.get("format") != MANIFEST_FORMAT:
         raise ConfigError(
-            f'{place} is not a manifest: it lacks "format": "{MANIFEST_FORMAT}". Write one with `toolmason build`.'
+            f'{place} is not a manifest: it lacks "format": "{MANIFEST_FORMAT}". Write one with `toolmason build`. An '
+            'MCP configuration has its servers under "mcpServers".'
         )
     if document.get("version") != MANIFEST_VERSION:
         raise ConfigError(

@@ -9,12 +9,14 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
+from toolmason._core.define.schema_nodes import find_secret_names
 from toolmason._core.values.policy import TraceOptions
 from toolmason._core.values.results import ToolResult
 from toolmason._secrets import LOGGED_NAMES, MASK, format_stack, iter_secrets, make_record_safe, scrub
 from toolmason._text import safe_str, to_line
+from toolmason._wire import parse_json
 from toolmason.errors import ToolCallError, ToolCancelled
 
 CALL_LOG: Final = logging.getLogger("toolmason.calls")
@@ -25,8 +27,6 @@ MAX_CONTENT_CHARS: Final = 500
 """Maximum length of logged arguments, and of a logged result."""
 _MAX_SHAPE_NODES: Final = 200
 """Maximum number of values whose types a shape shows."""
-_MAX_SCHEMA_NODES: Final = 2000
-"""Maximum number of parts of a schema in which secret fields are searched."""
 
 
 # CALL_LOG has messages that are safe already. httpx2 logs each URL, which may hold a password or a token.
@@ -108,8 +108,10 @@ def show_content(content: Any, secret_names: Collection[str] = (), max_chars: in
     `secret_names` are further names. What looks like a key, and secrets of the settings, are masked as well.
     """
     content = _parse(content)
+    if isinstance(content, str) and secret_names and content.lstrip().startswith("{"):
+        content = MASK  # damaged JSON, whose fields have no known end
     if not isinstance(content, str):
-        content = _write(lambda: _mask(content, secret_names))
+        content = _write(lambda: mask_fields(content, secret_names))
     return _to_short_line(content, max_chars)
 
 
@@ -144,26 +146,11 @@ def describe_shape(content: Any) -> str:
     return _to_short_line(_write(lambda: describe(_parse(content))), MAX_CONTENT_CHARS)
 
 
-def find_secret_names(schema: Any) -> frozenset[str]:
-    """Return the names of the fields that a schema declares as secret, as that of a `SecretStr` does."""
-    names: set[str] = set()
-    found, spare = [schema], _MAX_SCHEMA_NODES
-    while found and (spare := spare - 1):
-        node = found.pop()
-        if isinstance(node, Mapping):
-            for name, field in node.items():
-                if isinstance(field, Mapping) and (field.get("format") == "password" or field.get("writeOnly") is True):
-                    names.add(str(name))
-            found += node.values()
-        elif isinstance(node, list | tuple):
-            found += node
-    return frozenset(names)
-
-
-def select_secrets(schema: Any, arguments: Any) -> dict[str, list[str]]:
+def select_secrets(schema: Any, arguments: Any, pattern: str = LOGGED_NAMES) -> dict[str, list[str]]:
     """Return the values of arguments whose names or types say that they are secret, under a name that says so."""
-    names = "|".join(map(re.escape, find_secret_names(schema)))
-    return {"secret": [*iter_secrets(_parse(arguments), rf"{LOGGED_NAMES}|^({names})$" if names else LOGGED_NAMES)]}
+    names = find_secret_names(schema)
+    pattern = "" if "" in names else "|".join((pattern, *(rf"^{re.escape(name)}$" for name in names)))
+    return {"secret": [*iter_secrets(_parse(arguments), pattern)]}
 
 
 def _parse(content: Any) -> Any:
@@ -172,15 +159,19 @@ def _parse(content: Any) -> Any:
     if not isinstance(text, str):
         return text
     try:
-        return from_json(text)
+        return parse_json(text)
     except ValueError:
         return text
 
 
-def _mask(content: Any, secret_names: Collection[str] = ()) -> Any:
-    if isinstance(content, Mapping):
-        return {
-            str(key): MASK if key in secret_names or re.search(LOGGED_NAMES, str(key)) else _mask(value, secret_names)
-            for key, value in content.items()
-        }
-    return [_mask(item, secret_names) for item in content] if isinstance(content, list | tuple) else content
+def mask_fields(content: Any, secret_names: Collection[str] = (), pattern: str = LOGGED_NAMES) -> Any:
+    """Return data without the values of fields that have one of the names, or one that matches the pattern."""
+    if isinstance(content, list | tuple):
+        return [mask_fields(item, secret_names, pattern) for item in content]
+    if not isinstance(content, Mapping):
+        return content
+    masked: dict[str, Any] = {}
+    for key, value in content.items():
+        is_secret = "" in secret_names or key in secret_names or re.search(pattern, str(key))
+        masked[str(key)] = MASK if is_secret else mask_fields(value, secret_names, pattern)
+    return masked

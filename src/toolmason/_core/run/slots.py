@@ -14,7 +14,6 @@ class Semaphore:
     """At most `limit` holders at once, across all loops and threads of the process. Waiters are served in order."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
         # deque.pop and append are atomic, so that the fast path needs no lock.
         self._free = deque(range(limit))
         self._lock = threading.Lock()
@@ -68,11 +67,6 @@ class Semaphore:
                     loop.call_soon_threadsafe(wake_waiter, waiter)
                 except RuntimeError:
                     self._free.append(0)  # the loop is closed, and its waiter with it
-
-    @property
-    def is_idle(self) -> bool:
-        """True if no slot is held or awaited."""
-        return len(self._free) == self.limit and not self._waiters
 
 
 class KeyedLocks:

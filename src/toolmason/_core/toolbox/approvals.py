@@ -19,8 +19,8 @@ from toolmason._core.call.approval import (
 from toolmason._core.call.call_policy import run_in_time
 from toolmason._core.call.gates import check_caller, get_call_key, get_effective_arguments, is_own, is_pending
 from toolmason._core.call.limits import to_json_like
-from toolmason._core.call.route import CallOptions, get_approval_steps
-from toolmason._core.define.context import ContextLike, make_context
+from toolmason._core.call.route import CallOptions
+from toolmason._core.define.context import ContextLike, ToolContext, make_context
 from toolmason._core.run.blocking import blocking
 from toolmason._core.run.progress import OnProgress
 from toolmason._core.toolbox.calls import Calls
@@ -161,11 +161,12 @@ class Approvals:
         call = ToolCall("dry_run", route.name, effective_arguments)
         call_context = route.context.merge(make_context(context)).for_call(CallState(call, run=self._state.run))
         preview = make_preview(route.tool, effective_arguments, call_context, route.settings)
-        steps = get_approval_steps(route.tool, route.chain, in_run=self._state.run is not None)
-        is_required = any(not step.is_predicate and not step.is_void for step in steps)
-        if not is_required and any(step.is_predicate for step in steps):
-            predicate = predicate_requires_approval(route.tool, effective_arguments, call_context, route.settings)
-            is_required = await run_in_time(route.name, route.chain, predicate)
+        steps = route.get_approval_steps(in_run=self._state.run is not None)
+        is_required = any(step.predicate is None and not step.is_void for step in steps)
+        for step in steps:
+            if step.predicate is not None and not is_required:
+                asked = predicate_requires_approval(step.predicate, effective_arguments, call_context, route.settings)
+                is_required = await run_in_time(route.name, route.chain, asked)
         return DryRun(
             name=route.name,
             arguments=to_json_like(effective_arguments),
@@ -177,7 +178,9 @@ class Approvals:
     dry_run_sync = blocking(dry_run)
 
 
-async def restore_call(state: ToolboxState, call: ToolCall, result: ToolResult) -> None:
+async def restore_call(
+    state: ToolboxState, call: ToolCall, result: ToolResult, context: ToolContext[Any] | None
+) -> None:
     """Count a call that another process made in a run, so that limits and repeat detection continue."""
     route = await ToolLookup(state, {}).resolve_route(call.name)
     run = state.run
@@ -193,7 +196,7 @@ async def restore_call(state: ToolboxState, call: ToolCall, result: ToolResult) 
     with suppress(BaseException):  # a validator may raise anything
         bound = route.bind(call.raw)
     if bound is None and error is not None and is_own(error, InvalidArguments):
-        run.rejected.reject(get_call_key(route, call.raw, None), error)
+        run.rejected.reject(get_call_key(route, call.raw, None, context), error)
         return
     # A call over the limit stays over it; unreadable arguments cannot be a repeat.
     with suppress(LimitExceeded, ValueError):
@@ -201,7 +204,7 @@ async def restore_call(state: ToolboxState, call: ToolCall, result: ToolResult) 
         # A pending call is counted, but has no result yet.
         is_waiting = error is not None and is_pending(error)
         if route.tool.options.repeats == "detect" and not is_waiting and not run.is_program:
-            run.record_result(get_call_key(route, call.raw, bound), result)
+            run.record_result(get_call_key(route, call.raw, bound, context), result)
 
 
 # --- arguments as text ---------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 from collections.abc import Coroutine, Iterable
 from logging import DEBUG
-from typing import Any
+from typing import Any, cast
 
 from toolmason._core.call.batch import Batch, is_barrier
 from toolmason._core.call.call_policy import combine_timeouts, run_in_time
@@ -44,7 +44,7 @@ class Calls:
         if not isinstance(error, UnknownTool) or not (self.state.remotes or self.lookup.may_use_resolvers):
             return error
         policy, run = self.state.calls, options.run
-        seconds = combine_timeouts(INHERIT, (policy,), policy.settings).get_seconds(options.timeout)
+        seconds = combine_timeouts((policy,), policy.settings).get_seconds(options.timeout)
         deadline = get_earlier(options.deadline, None if run is None else run.deadline)
         remaining = seconds
         if deadline is not None:
@@ -130,7 +130,7 @@ class Calls:
     ) -> dict[str, Route | ToolCallError]:
         """Return the routes of a batch, with fresh lists of the servers and the tools of the resolvers."""
         policy = self.state.calls
-        seconds = combine_timeouts(INHERIT, (policy,), policy.settings).get_seconds(INHERIT)
+        seconds = combine_timeouts((policy,), policy.settings).get_seconds(INHERIT)
         if batch_seconds is not None:
             seconds = batch_seconds if seconds is None else min(seconds, batch_seconds)
         routes: dict[str, Route | ToolCallError] = {}
@@ -142,3 +142,9 @@ class Calls:
                 for name in names:
                     routes[name] = await lookup.resolve_route(name)
         return {name: routes.get(name) or lookup.get_route(name) for name in names}
+
+
+def name_call(work: Coroutine[Any, Any, ToolResult]) -> Coroutine[Any, Any, ToolResult]:
+    """Give the coroutine of a call the name that Python shows if it is not awaited. The runners of a route have it."""
+    cast("Any", work).__qualname__ = "Toolbox.call"
+    return work

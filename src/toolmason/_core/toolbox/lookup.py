@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any, Final
@@ -31,6 +31,23 @@ from toolmason.errors import ExecutionError, ToolCallError, UnknownName, Unknown
 _log = logging.getLogger("toolmason")
 _REGISTRY_MODULE: Final = "toolmason.providers.registry"
 """Exports tools in a provider's format. Imported on first use, so that programs that only run calls never load it."""
+
+
+class ToolboxResolver:
+    """A toolbox as a resolver of another one. Its tools carry its policy."""
+
+    def __init__(self, box: Any, get_state: Callable[[Any], ToolboxState]) -> None:
+        self._box, self._get_state = box, get_state
+
+    async def resolve(self, name: str) -> Tool | None:
+        """Return the tool of this name with the policy of its toolbox, or None."""
+        found: Tool | None = await self._box.resolve(name)
+        return None if found is None else self._get_state(self._box).carry(found)
+
+
+def carry_policies(resolvers: Iterable[Any], kind: type, get_state: Callable[[Any], ToolboxState]) -> tuple[Any, ...]:
+    """Return resolvers, with those of the kind of a toolbox changed so that their tools carry their policy."""
+    return tuple(ToolboxResolver(item, get_state) if isinstance(item, kind) else item for item in resolvers)
 
 
 class ToolLookup:

@@ -195,9 +195,13 @@ class ToolboxState:
 
         def carry(tool: Tool) -> Tool | None:
             visible = self.transform(tool)
-            return None if visible is None else carry_tool_policy(visible, (*visible.policies, self.calls))
+            return None if visible is None else self.carry(visible)
 
         yield from make_remote_views(self.remotes, carry, self.calls, is_conditional=self.is_conditional)
+
+    def carry(self, tool: Tool) -> Tool:
+        """Return a tool as it appears in another toolbox, with the policy that it carries."""
+        return carry_tool_policy(tool, (*tool.policies, self.calls)) if self.carries_policy else tool
 
     # --- views ---------------------------------------------------------------------------------
 

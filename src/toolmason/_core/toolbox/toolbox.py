@@ -26,9 +26,9 @@ from toolmason._core.run.blocking import blocking, run_blocking
 from toolmason._core.run.progress import OnProgress
 from toolmason._core.run.tracing import LOADED_MODULES, OTEL, TRACE_API
 from toolmason._core.toolbox.approvals import Approvals
-from toolmason._core.toolbox.calls import Calls
+from toolmason._core.toolbox.calls import Calls, name_call
 from toolmason._core.toolbox.interchange import Interchange
-from toolmason._core.toolbox.lookup import ToolLookup
+from toolmason._core.toolbox.lookup import ToolLookup, carry_policies
 from toolmason._core.toolbox.options import ToolboxPolicy
 from toolmason._core.toolbox.servers import Servers
 from toolmason._core.toolbox.state import ToolboxState
@@ -99,7 +99,7 @@ class Toolbox(Interchange):
             timeout=timeout,
             retry=retry,
             max_concurrency=max_concurrency,
-            resolvers=tuple(resolvers),
+            resolvers=carry_policies(resolvers, Toolbox, get_state),
             resolution_fallback=resolution_fallback,
             naming=naming,
             approve=approve,
@@ -152,13 +152,13 @@ class Toolbox(Interchange):
     # --- tools ---------------------------------------------------------------------------------
 
     def add(self, source: Any, *, replace: bool = False) -> None:
-        """Add the tools and prompts of a source.
+        """Add the tools and prompts of a source. A run that has begun keeps the tools that it has.
 
         Raises:
             DuplicateTool: a name is taken and `replace` is not set; the message names both origins.
             DefinitionError: the source provides no tools; the message says why.
         """
-        self._set_state(self._state.add([source], replace=replace), self._routes)
+        self._set_state(self._state.add([source], replace=replace))
         self._state.remotes.mark_changed()
         self.__changed__()
 
@@ -264,10 +264,10 @@ class Toolbox(Interchange):
         if route is None:
             found = self._lookup.get_route(name)
             if isinstance(found, ToolCallError):
-                return self._calls.run_unknown(make_call(call_id, name, arguments), options, found)
+                return name_call(self._calls.run_unknown(make_call(call_id, name, arguments), options, found))
             route = found
         if route.hooks or (OTEL._TRACER_PROVIDER and TRACE_API in LOADED_MODULES):
-            return self._calls.run(route, make_call(call_id, name, arguments), options)
+            return name_call(self._calls.run(route, make_call(call_id, name, arguments), options))
         return (route.runner if self._run is None else route.run_runner)(call_id, arguments, options)
 
     call_sync = blocking(call)

@@ -9,10 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
-from pydantic_core import from_json
-
 from toolmason._explain import explain_arguments
 from toolmason._value import Value
+from toolmason._wire import parse_json
 
 if TYPE_CHECKING:  # 3 ms at start-up
     from importlib.resources.abc import Traversable
@@ -157,7 +156,7 @@ def matches_structured(text: str, structured: Any) -> bool:
     if structured == text or (type(structured) is dict and list(structured.values()) == [text]):
         return True
     try:
-        parsed = from_json(text)
+        parsed = parse_json(text)
     except ValueError:
         return False
     return structured in (parsed, {"result": parsed})

@@ -106,6 +106,10 @@ _OPTION_KINDS: Final = {
 }
 
 
+ApprovalOption: TypeAlias = bool | Callable[[dict[str, Any], Any], Any]
+"""True if each call needs approval, or a function of arguments and context that decides."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ToolOptions(Value):
     """Options that control how a tool is run. The four effects follow MCP's annotations; `None` means unset."""
@@ -123,7 +127,7 @@ class ToolOptions(Value):
     converter: Converter | None = None
     timeout: Timeout = INHERIT
     retry: Retry | Inherit | None = INHERIT
-    approval: bool | Callable[[dict[str, Any], Any], Any] = False
+    approval: ApprovalOption = False
     """True if a human must approve each call, or a predicate of (arguments, context)."""
     preview: Callable[..., Any] | None = None
     """Describes what a call would do, from its arguments, to the person who approves it. Must have no side effects."""

@@ -13,6 +13,7 @@ from toolmason._core.values.provider_tools import find_provider_origins
 from toolmason._core.values.results import OWN, ResultFields, ToolCall, ToolResult, make_result
 from toolmason._explain import explain_arguments
 from toolmason._value import Value
+from toolmason._wire import replace_long_integers
 from toolmason.errors import ToolCallError
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
@@ -144,7 +145,10 @@ class Message:
 def dump_call(call: ToolCall) -> dict[str, Any]:
     """Return a call as JSON data."""
     arguments: Any = call.raw
-    arguments = arguments.decode() if isinstance(arguments, bytes) else to_jsonable_python(arguments)
+    if isinstance(arguments, bytes):
+        arguments = arguments.decode()
+    elif not isinstance(arguments, str):
+        arguments = replace_long_integers(to_jsonable_python(arguments))
     return {"id": call.id, "name": call.name, "arguments": arguments}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import FrozenInstanceError, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeAlias, TypeVar, cast, overload
 
@@ -12,6 +13,7 @@ from typing_extensions import Self, TypedDict, Unpack  # noqa: UP035 - ty and py
 
 from toolmason._core.values.content import EMPTY_MAPPING, Content, Text, describe_part
 from toolmason._value import Value
+from toolmason._wire import parse_json, parse_long_integers
 
 if TYPE_CHECKING:
     from toolmason.errors import ToolCallError
@@ -60,12 +62,14 @@ class ToolCall:
         return f"ToolCall(id={self.id!r}, name={self.name!r}, arguments={self.raw!r})"
 
 
-def _parse_arguments(raw: Arguments) -> Mapping[str, Any] | None:
+def _parse_arguments(raw: Any) -> Mapping[str, Any] | None:
     """Return arguments as a mapping, or None if they are not a JSON object."""
     if raw is None or isinstance(raw, Mapping):
         return raw or {}
+    if not isinstance(raw, str | bytes | bytearray):
+        return None
     try:
-        parsed = from_json(raw or b"{}")
+        parsed = parse_json(raw or b"{}")
     except ValueError:
         return None
     return parsed if isinstance(parsed, dict) else None
@@ -201,7 +205,9 @@ class ToolResult:
         try:
             value = self.text if self.structured_from == "wrapped text" else from_json(self.text)
         except ValueError:
-            value = self.value  # an integer of more than 4,300 digits, which the JSON parser rejects
+            value = self.value  # a hook may have replaced the text
+            with suppress(ValueError):
+                value = parse_long_integers(self.text)
         return value if self.structured_from == "json" else {"result": value}
 
     def unwrap(self) -> Any:
