@@ -91,6 +91,9 @@ class Handler(BaseHTTPRequestHandler):
         if case == "401":
             self.plain(401, {"WWW-Authenticate": "Bearer"})
             return
+        if case == "gone":
+            self.plain(404)
+            return
         if case == "metadata elsewhere":
             self.plain(401, {"WWW-Authenticate": f'Bearer resource_metadata="{server.elsewhere}"'})
             return
@@ -99,6 +102,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         if (case, method) in SILENT:
             threading.Event().wait(20)
+            return
+        if case == "legacy status" and method == "server/discover":
+            self.plain(400)
             return
         legacy = case in ("legacy 400 empty", "legacy 400 json", "legacy 404", "session")
         if method == "server/discover":
@@ -170,6 +176,8 @@ class Handler(BaseHTTPRequestHandler):
             self.result(request, {"resultType": "task", "taskId": "t1", "status": "working", "pollIntervalMs": 1})
         elif case == "error":
             self.reply({"jsonrpc": "2.0", "id": request["id"], "error": server.states[0]})
+        elif case in ("status", "legacy status"):
+            self.plain(*server.states[0])
         elif case == "content":
             self.result(request, server.states[0])
         elif case == "unknown result type":

@@ -191,12 +191,18 @@ def main():
         if method == "server/discover":
             if CASE == "exits on probe":
                 sys.exit(1)
+            if CASE == "closes its output on probe":
+                os.close(1)
+                log("closed")
+                time.sleep(3600)
             if CASE != "silent on probe":
                 refuse(request, -32601, "Method not found")
         elif method == "initialize":
             version = {"oldest": "2024-11-05", "unknown version": sys.argv[-1]}.get(CASE, "2025-06-18")
             info = {"name": "raw", "version": "1"}
             answer(request, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
+        elif method == "ping" and CASE == "no ping":
+            refuse(request, -32601, "Method not found")
         elif method == "ping":
             answer(request, {})
         elif method == "tools/list" and CASE == "never lists":

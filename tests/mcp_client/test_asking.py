@@ -130,6 +130,67 @@ async def test_a_server_that_asks_in_the_midst_of_a_call_is_met_as_before_2026_w
     assert results[1].text == "accept 5"
 
 
+@tool
+async def grow(context: ToolContext) -> str:
+    """Ask for the age."""
+    schema = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
+    return str((await context.client.elicit("How old?", schema)).content["age"] + 1)
+
+
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+@pytest.mark.parametrize("answer", [{"age": "x"}, {}, True])
+async def test_an_answer_that_does_not_fit_is_not_sent_and_the_application_is_asked_once(era, answer):
+    asked = []
+
+    def on_elicit(question):
+        asked.append(question)
+        return answer
+
+    async with Toolbox(McpServer.of("s", Toolbox(grow), era=era), on_elicit=on_elicit) as box:
+        result = await box.call("grow", {})
+
+    assert "the answer of on_elicit does not match the requested schema at $" in result.error.message
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (("a", "b"), "a b"),
+        (["\ud800"], "the answer of on_elicit cannot be sent as JSON"),
+        ([{}], "the answer of on_elicit cannot be sent as JSON"),
+    ],
+    ids=["tuple", "surrogate", "object"],
+)
+async def test_an_answer_is_checked_in_the_form_that_is_sent(era, given, text):
+    @tool
+    async def label(context: ToolContext) -> str:
+        """Ask for labels."""
+        schema = {"type": "object", "properties": {"labels": {"type": "array", "items": {"type": "string"}}}}
+        return " ".join((await context.client.elicit("Which?", schema)).content["labels"])
+
+    box = Toolbox(McpServer.of("s", Toolbox(label), era=era), on_elicit=lambda _: {"labels": given})
+    async with box:
+        result = await box.call("label", {})
+
+    assert text in result.text
+
+
+async def test_a_server_that_never_has_enough_answers_fails_the_call_with_a_reason_of_its_own():
+    @tool
+    async def never(context: ToolContext) -> str:
+        """Ask for ever."""
+        for number in range(100):
+            await context.client.elicit("More?", FORM, key=str(number))
+        return "done"
+
+    async with Toolbox(McpServer.of("s", Toolbox(never)), on_elicit=lambda _: {"name": "x"}) as box:
+        result = await box.call("never", {})
+
+    assert "the server asked for input more than 10 times" in result.error.message
+
+
 def test_an_era_that_is_not_known_is_refused():
     with pytest.raises(DefinitionError, match="era='old'"):
         McpServer.stdio("git", "git-server", era="old")

@@ -182,6 +182,74 @@ async def test_a_server_that_wants_authorization_says_so():
                 pass
 
 
+REFUSED = b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "Token expired.", "data": {"a": 1}}}'
+OF_GATEWAY = b'{"error": {"code": "rate_limited", "message": "Slow down"}}'
+AS_JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize("era", ["status", "legacy status"])
+@pytest.mark.parametrize(
+    ("answer", "phase", "reason", "retryable"),
+    [
+        ((401,), "authorize", "Server returned an error response (HTTP 401)", False),
+        ((403, AS_JSON, b"{}"), "authorize", "Server returned an error response (HTTP 403)", False),
+        ((401, AS_JSON, REFUSED), "authorize", "Token expired (HTTP 401)", False),
+        ((429, {"Retry-After": "99999"}), "call", "error response (HTTP 429, retry after 99999 s)", True),
+        ((500,), "call", "Server returned an error response (HTTP 500)", False),
+        ((500, AS_JSON, REFUSED), "call", "Token expired", False),
+        ((401, AS_JSON, OF_GATEWAY), "authorize", "Slow down (HTTP 401)", False),
+        ((429, AS_JSON, OF_GATEWAY), "call", "Slow down (HTTP 429)", True),
+        ((504, AS_JSON, OF_GATEWAY), "call", "HTTP 504", False),
+        ((202, AS_JSON), "call", "server answered a request with 202 Accepted", False),
+        (
+            (307, {**AS_JSON, "Location": "http://127.0.0.1:1/"}),
+            "call",
+            "Redirect to http://127.0.0.1:1/ not followed",
+            False,
+        ),
+    ],
+    ids=str,
+)
+async def test_the_http_status_of_a_call_is_told(era, answer, phase, reason, retryable):
+    with served(era) as server:
+        server.states = [answer]
+        async with Toolbox(at(server)) as box:
+            error = (await echoed(box)).error
+
+    assert (error.phase, error.retryable) == (phase, retryable)
+    assert reason in error.reason
+
+
+@pytest.mark.parametrize("case", ["legacy 404", "plain"])
+async def test_an_endpoint_that_is_gone_is_not_well(case):
+    with served(case) as server:
+        async with Toolbox(at(server, cache_ttl=0)) as box:
+            await box.list()
+            server.case = "gone"
+            health = (await box.health())["raw"]
+
+    assert not health.ok
+
+
+async def test_a_status_that_the_server_wrote_into_its_error_is_not_that_of_the_response():
+    with served("error") as server:
+        server.states = [{"code": -32000, "message": "upstream", "data": {"httpStatus": 401, "a": 1}}]
+        async with Toolbox(at(server)) as box:
+            error = (await echoed(box)).error
+
+    assert (error.phase, error.retryable, error.reason) == ("call", False, "upstream")
+
+
+async def test_health_knows_that_a_login_has_expired():
+    with served("legacy 400 empty") as server:
+        async with Toolbox(at(server)) as box:
+            await box.list()
+            server.case = "401"
+            health = (await box.health())["raw"]
+
+    assert (health.ok, health.needs_auth) == (False, True)
+
+
 async def test_f50_a_redirect_elsewhere_is_not_followed_and_the_token_stays_here():
     with served("plain") as other, served("redirect") as server:
         server.elsewhere = other.url

@@ -1,6 +1,7 @@
 """What a server offers: how long a list is good, what a server has that has no tools, and what health says of lists."""
 
 import asyncio
+import json
 
 import mcp_types
 import pytest
@@ -177,6 +178,57 @@ async def test_t4_a_hidden_character_in_an_argument_or_an_address_is_seen_too(ca
     assert found == []
     assert "its arguments contains the hidden character U+2066" in caplog.text
     assert "its uri contains the hidden character U+202E" in caplog.text
+
+
+WRONG_PARTS = [
+    *({keyword: value} for keyword in ("$ref", "format", "type", "enum", "required", "anyOf") for value in (5, {})),
+    *({keyword: [[]]} for keyword in ("$ref", "format", "type", "required")),
+    {"properties": 5},
+    {"$defs": []},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG_PARTS, ids=str)
+async def test_t4_a_schema_with_a_keyword_of_the_wrong_type_costs_only_its_own_tool(wrong, caplog):
+    with served("plain") as server:
+        server.tools.append({"name": "odd", "inputSchema": {"type": "object", "properties": {"a": wrong}}})
+
+        async with Toolbox(McpServer.http("raw", server.url)) as box:
+            await box.list()
+            for provider in ("openai", "openai-chat", "anthropic", "gemini"):
+                box.definitions(provider)
+            names = sorted(tool.name for tool in box)
+
+    assert names == ["echo", "look"]
+    assert "ignoring tool 'odd': its input schema is not a JSON Schema" in caplog.text
+
+
+@pytest.mark.parametrize("keyword", ["required", "properties", "enum", "anyOf", "$defs", "type"])
+async def test_a_keyword_that_is_null_counts_as_absent(keyword):
+    schema = {"type": "object", "properties": {"a": {"type": "object", keyword: None}}, "required": None}
+    with served("plain") as server:
+        server.tools = [{"name": "odd", "inputSchema": schema}]
+
+        async with Toolbox(McpServer.http("raw", server.url)) as box:
+            await box.list()
+            for provider in ("openai", "openai-chat", "anthropic", "gemini"):
+                box.definitions(provider)
+            text = json.dumps(box["odd"].definition.input_schema)
+
+    assert "null" not in text
+
+
+async def test_a_property_that_says_itself_that_it_is_required_is_read():
+    with served("plain") as server:
+        part = {"type": "object", "required": True}
+        server.tools = [{"name": "old", "inputSchema": {"type": "object", "properties": {"a": part}}}]
+
+        async with Toolbox(McpServer.http("raw", server.url)) as box:
+            await box.list()
+            box.definitions("openai")
+            properties = box["old"].definition.input_schema["properties"]
+
+    assert properties == {"a": {"type": "object"}}
 
 
 async def test_a_tool_has_all_that_its_server_sent():

@@ -139,6 +139,18 @@ async def use(server: Server, auth: Any) -> tuple[str, str]:
         return (await box.call("whoami")).text, str((await box.health())["svc"].error)
 
 
+@pytest.mark.parametrize("words", [{"url": "http://[::1/"}, {"issuer": "https://\u2100.com"}, {"issuer": "x"}], ids=str)
+def test_an_address_that_is_none_is_refused_when_it_is_given(words):
+    addresses = {"url": "https://tools.test/mcp", "issuer": "https://login.test", **words}
+
+    with pytest.raises(ConfigError, match="is not an http or https URL"):
+        client_credentials(**addresses, client_id="id", client_secret=SECRET)
+    with pytest.raises(ConfigError, match="is not an http or https URL"):
+        workload_identity(**addresses, client_id="id", token="file")  # noqa: S106 - a path
+    with pytest.raises(ConfigError, match=r"must be the public URL of this server"):
+        Bearer(verify=lambda token: None, resource="http://[::1/")
+
+
 async def test_a_service_with_a_secret(server):
     auth = client_credentials(server.url, "id", SECRET, issuer=server.address)
 

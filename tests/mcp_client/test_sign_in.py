@@ -292,11 +292,22 @@ async def get(address: str, request: bytes) -> bytes:
         "GET //evil.example/callback?code=c&state=right HTTP/1.1\r\nHost: 127.0.0.1:{port}",
         "POST /callback?code=c&state=right HTTP/1.1\r\nHost: 127.0.0.1:{port}",
         "GET /callback?code=c&state=wrong&state=right HTTP/1.1\r\nHost: 127.0.0.1:{port}",
+        "GET http://[::1/ HTTP/1.1\r\nHost: 127.0.0.1:{port}",
         "GET /callback?code=c HTTP/1.1\r\nHost: 127.0.0.1:{port}",
         "nonsense",
         "GET /callback?" + "a" * 20_000 + " HTTP/1.1",
     ],
-    ids=["rebound host", "path", "host in the path", "method", "two states", "no state", "nonsense", "long"],
+    ids=[
+        "rebound host",
+        "path",
+        "host in the path",
+        "method",
+        "two states",
+        "malformed URL",
+        "no state",
+        "nonsense",
+        "long",
+    ],
 )
 async def test_the_callback_takes_nothing_but_the_answer(request_line):
     callback = LoopbackCallback()

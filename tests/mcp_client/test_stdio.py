@@ -32,6 +32,16 @@ async def test_f05_f06_a_server_of_the_old_era_is_spoken_to_whatever_else_it_pri
     assert result.text == "hello"
 
 
+async def test_a_server_that_does_not_know_the_ping_is_alive(tmp_path):
+    log = tmp_path / "log"
+    async with Toolbox(raw("no ping", env={"RAW_LOG": str(log)})) as box:
+        health = (await box.health())["raw"]
+        result = await echoed(box)
+
+    assert (health.ok, health.tools, result.text) == (True, 1, "hello")
+    assert log.read_text().count("started") == 1
+
+
 async def test_what_was_learnt_of_a_fragile_server_is_kept(tmp_path):
     log = tmp_path / "log"
     server = raw("exits on probe", str(tmp_path), env={"RAW_LOG": str(log)})
@@ -165,6 +175,21 @@ async def test_f11_f12_nothing_that_a_server_started_survives_it(case, tmp_path)
     pids = [int(line.split()[1]) for line in log.read_text().splitlines() if line.startswith(("started", "grandchild"))]
     assert pids
     assert [pid for pid in pids if _runs(pid)] == []
+
+
+@pytest.mark.usefixtures("short_termination")
+async def test_a_process_that_failed_the_probe_is_stopped_with_the_toolbox(tmp_path):
+    log = tmp_path / "log"
+    log.touch()
+    box = Toolbox(raw("closes its output on probe", env={"RAW_LOG": str(log)}))
+    call = asyncio.create_task(echoed(box))
+    while "closed" not in (lines := log.read_text().splitlines()):  # noqa: ASYNC110 - another process decides
+        await asyncio.sleep(0.01)
+
+    await box.__aexit__(None, None, None)
+
+    assert not (await call).ok
+    assert not _runs(int(lines[0].split()[1]))
 
 
 def _runs(pid: int) -> bool:

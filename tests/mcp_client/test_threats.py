@@ -13,7 +13,7 @@ from adversaries.raw_http import served
 from house.source import parse_tree
 from toolmason import McpServer, Toolbox
 from toolmason._wire import LineSplitter
-from toolmason.errors import DefinitionError
+from toolmason.errors import ConfigError, DefinitionError
 from toolmason.mcp_client.transport.framing import (
     MAX_LINE_BYTES,
     UnreadableMessage,
@@ -25,6 +25,7 @@ from toolmason.mcp_client.transport.sanitize import find_hidden_character, find_
 
 SOURCE = Path(__file__).parents[2] / "src" / "toolmason"
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
+MALFORMED = ["http://[::1/", "http://\u2100.com/", "http://x:abc/", "http://x:99999/"]
 GOOD = {"name": "echo", "description": "Echo.", "inputSchema": {"type": "object"}}
 
 
@@ -63,11 +64,23 @@ async def test_t3_what_is_in_a_configuration_is_never_run_as_a_command(field, po
 
 @pytest.mark.parametrize(
     "url",
-    ["file:///etc/passwd", "ftp://x/y", "-x", "javascript:alert(1)", "http://", "//host/x", "http://u:p@h/mcp", ""],
+    [
+        "file:///etc/passwd",
+        "ftp://x/y",
+        "-x",
+        "javascript:alert(1)",
+        "http://",
+        "//host/x",
+        "http://u:p@h/mcp",
+        "",
+        *MALFORMED,
+    ],
 )
 def test_t3_an_address_is_http_or_nothing(url):
     with pytest.raises(DefinitionError):
         McpServer.http("web", url)
+    with pytest.raises(ConfigError):
+        McpServer.from_config({"mcpServers": {"web": {"url": url}}})
 
 
 HIDDEN = [

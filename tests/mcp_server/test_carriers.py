@@ -145,6 +145,20 @@ async def test_a_question_of_a_call_that_was_started_directly_is_answered(
     assert [name] == RAN
 
 
+@pytest.mark.parametrize("answer", [{}, {"approve": "yes"}, {"allow": True}], ids=str)
+async def test_an_answer_of_a_session_that_does_not_fit_is_no_approval(carrying: Running, answer: dict[str, Any]):
+    async def elicit(_context: Any, _params: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content=answer)
+
+    async with Client(carrying.url, mode="legacy", elicitation_callback=elicit) as client:
+        found = await client.call_tool("wipe", {"disk": "a"})
+
+    assert found.is_error
+    assert '"code":"approval_denied"' in found.content[0].text
+    assert '"tool":"wipe"' in found.content[0].text
+    assert RAN == []
+
+
 @pytest.mark.parametrize(("name", "text"), [("at_once", "now"), ("after_a_while", "later"), ("loud", "logged")])
 async def test_a_call_of_a_session_over_stdio_runs_once(name: str, text: str):
     async with streams(Toolbox(*TOOLS)) as client:

@@ -87,6 +87,39 @@ def test_t2_invalid_chunks_end_the_connection(server: Running, framing: bytes):
     assert b'"id":2' not in found
 
 
+@pytest.mark.parametrize(("target", "status"), [("evil.example", 400), ("127.0.0.1:1", 400), (None, 200)])
+def test_the_host_of_a_whole_url_counts(server: Running, target: str | None, status: int):
+    with server.socket() as connection:
+        host = re.search(rb"host: (\S+)", _call(), re.IGNORECASE)
+        assert host is not None
+        whole = b"POST http://%b/mcp " % (host[1] if target is None else target.encode())
+        connection.sendall(_call(more="Connection: close\r\n").replace(b"POST /mcp ", whole))
+        found = _read_all(connection)
+
+    assert found.startswith(b"HTTP/1.1 %d " % status)
+
+
+@pytest.mark.parametrize(
+    ("target", "header", "status"),
+    [
+        ("LOCALHOST:34117", "localhost:34117", 200),
+        ("localhost", "localhost:80", 200),
+        ("localhost:80", "localhost", 200),
+        ("[::1]:34117", "[::1]:34117", 200),
+        ("[::1]", "[::2]", 400),
+        ("localhost:443", "localhost", 400),
+    ],
+)
+def test_the_host_of_a_whole_url_may_be_spelt_in_another_way(server: Running, target: str, header: str, status: int):
+    with server.socket() as connection:
+        whole = b"POST http://%b/mcp " % target.encode()
+        request = _call(more="Connection: close\r\n").replace(b"POST /mcp ", whole)
+        connection.sendall(re.sub(rb"(?i)(host: )\S+", rb"\g<1>" + header.encode(), request))
+        found = _read_all(connection)
+
+    assert found.startswith(b"HTTP/1.1 %d " % status)
+
+
 def test_what_follows_a_valid_request_does_not_take_its_answer(server: Running):
     with server.socket() as connection:
         connection.sendall(_call(7) + b"nonsense\r\n\r\n")

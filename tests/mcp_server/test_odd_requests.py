@@ -130,3 +130,26 @@ def test_t16_a_client_cannot_make_up_a_session(server: Running):
     answer = server.ask_in_session("tools/list", {}, made_up)
 
     assert (served.status, answer.status) == (200, 404)
+
+
+@pytest.mark.parametrize("version", [None, "2025-11-25", "2027-01-01"])
+@pytest.mark.parametrize("request_id", [7, None])
+def test_a_body_of_the_stateless_era_needs_its_version_in_the_headers(
+    server: Running, version: str | None, request_id: int | None
+):
+    known = {name: value for name, value in _headers("tools/call").items() if name != "mcp-protocol-version"}
+    headers = known if version is None else {**known, "mcp-protocol-version": version}
+
+    answer = server.send(json.dumps(_request(id=request_id)).encode(), headers)
+
+    assert (*_outcome(answer), answer.json["id"]) == (400, -32020, request_id)
+    assert "mcp-session-id" not in answer.headers
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "OPTIONS", "POST"])
+def test_an_error_names_no_session(server: Running, method: str):
+    answer = server.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}', _headers("ping") | {"accept": "x/y"}, method)
+    other = server.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}', {"accept": ACCEPT}, method)
+
+    assert (answer.status >= 400, other.status >= 400) == (True, True)
+    assert not {"mcp-session-id"} & {*answer.headers, *other.headers}

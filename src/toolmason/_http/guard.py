@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit
 
 from pydantic_core import to_json
 
@@ -22,6 +21,7 @@ from toolmason._core.values.policy import EngineSettings, Rate
 from toolmason._explain import explain_arguments
 from toolmason._http.caller import ANONYMOUS, Identity, get_peer, make_identity
 from toolmason._secrets import remember_secrets
+from toolmason._text import split_url
 from toolmason._wire import ByteBudget
 from toolmason.errors import ConfigError, InsufficientScope, LimitExceeded, RemoteError, clip
 
@@ -64,6 +64,10 @@ class Bearer:
     scopes: Sequence[str] = ()
     rate: Rate | None = None
     """Rate of the requests of each user. A request beyond it gets status 429."""
+
+    def __post_init__(self) -> None:
+        if self.resource is not None and not split_url(self.resource).hostname:
+            raise ConfigError(f"Bearer(resource={self.resource!r}): must be the public URL of this server.")
 
 
 class SecretCheck:
@@ -223,10 +227,7 @@ class Guard:
         value = origin.decode("latin-1").lower()
         if value in self.allowed_origins:
             return True
-        try:
-            parts = urlsplit(value)
-        except ValueError:
-            return False  # an invalid URL is never allowed
+        parts = split_url(value)
         # A page that this server itself has sent.
         own_host = (host or b"").decode("latin-1").lower()
         return parts.scheme in ("http", "https") and bool(parts.netloc) and parts.netloc == own_host
@@ -319,7 +320,7 @@ class Guard:
         """URL of the protected resource metadata, or None."""
         if self.bearer is None or self.bearer.resource is None:
             return None
-        parts = urlsplit(self.bearer.resource)
+        parts = split_url(self.bearer.resource)
         return f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path.rstrip('/')}"
 
     def encode_metadata(self) -> bytes:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from mcp.shared.exceptions import MCPError
@@ -31,7 +32,12 @@ from toolmason.mcp_client.lists.fetch_lists import ServerLists, fetch_lists, has
 from toolmason.mcp_client.lists.identity_view import IdentityView
 from toolmason.mcp_client.lists.list_cache import ListCache
 from toolmason.mcp_client.pool import MAX_IDENTITIES, SessionPool, start_task
-from toolmason.mcp_client.remote_errors import find_connection_loss, format_reason, format_reason_with_stderr
+from toolmason.mcp_client.remote_errors import (
+    find_connection_loss,
+    format_reason,
+    format_reason_with_stderr,
+    get_http_status,
+)
 from toolmason.mcp_client.sdk_spans import trace_request
 from toolmason.mcp_client.server_options import ServerSpec, has_identities, make_auth_headers, make_identity_key
 from toolmason.mcp_client.session import UpstreamSession
@@ -259,9 +265,7 @@ class Connection:
                 loss = find_connection_loss(error)
                 expired = session.transport is not None and session.transport.session_expired
                 if loss is None and not expired:
-                    if isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
-                        self._expire()  # its lists may have changed
-                    raise RemoteError(self.name, phase, format_reason(error), tool=tool) from error
+                    raise self._make_error(error, phase, tool) from error
                 stderr = session.last_stderr_line
                 if not session.usable:
                     self.pool.evict(key, session)
@@ -277,6 +281,15 @@ class Connection:
                 self._expire()  # the server was away, and may have restarted with other tools
             return found
         raise AssertionError  # pragma: no cover - both attempts return or raise
+
+    def _make_error(self, error: Exception, phase: str, tool: str) -> RemoteError:
+        """Return the error for a request that the server refused."""
+        if isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
+            self._expire()  # its lists may have changed
+        status = get_http_status(error)
+        phase = "authorize" if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) else phase
+        is_busy = status == HTTPStatus.TOO_MANY_REQUESTS
+        return RemoteError(self.name, phase, format_reason(error), tool=tool, retryable=is_busy)
 
     async def _send(
         self, key: str, session: UpstreamSession, work: Callable[[Any, UpstreamSession], Awaitable[_T]]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import anyio
 import httpx2
+from mcp.client import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
+from toolmason._text import split_url
 from toolmason.errors import RemoteError, ToolmasonError, clip
-from toolmason.mcp_client.specification import CONNECTION_LOST_CODE
+from toolmason.mcp_client.specification import CONNECTION_LOST_CODE, HTTP_STATUS_KEY
 
 _CONNECTION_ERRORS: Final = (
     anyio.ClosedResourceError,
@@ -74,6 +75,8 @@ def format_reason(error: BaseException) -> str:
         return clip(f"the response does not match the protocol at {path or 'the top'}: {problem['msg']}", 300)
     if isinstance(error, TimeoutError):
         return "the request timed out"
+    if isinstance(error, InputRequiredRoundsExceededError):
+        return f"the server asked for input more than {error.max_rounds} times"
     if isinstance(error, RuntimeError) and str(error).startswith(_UNSUPPORTED_VERSION):
         return f"unsupported protocol version '{clip(str(error).removeprefix(_UNSUPPORTED_VERSION))}'"
     if isinstance(error, httpx2.HTTPStatusError):
@@ -83,7 +86,7 @@ def format_reason(error: BaseException) -> str:
 
 def add_address(reason: str, status: int | None, url: str) -> str:
     """Return the reason why a server cannot be reached over HTTP, with its address but without secrets in the URL."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if reason.startswith(_NOT_CONNECTED):
         return f"cannot connect to {address}: {reason.removeprefix(_NOT_CONNECTED)}"
@@ -96,6 +99,12 @@ def format_reason_with_stderr(error: BaseException) -> str:
     """Return the reason for an error with the server's last stderr line, for the operator."""
     stderr = error.stderr if isinstance(error, RemoteError) else ""
     return f"{format_reason(error)}. Last stderr line: {clip(stderr, 200)}" if stderr else format_reason(error)
+
+
+def get_http_status(error: BaseException) -> int | None:
+    """Return the HTTP status that a request failed with, or None."""
+    data: Any = error.data if isinstance(error, MCPError) else None
+    return data.get(HTTP_STATUS_KEY) if isinstance(data, dict) else None
 
 
 def find_connection_loss(error: BaseException) -> ConnectionLost | None:

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
 
 from mcp.shared import jsonrpc_dispatcher
 from opentelemetry.trace import INVALID_SPAN
 
 from toolmason._core.run.metrics import measure
 from toolmason._core.run.tracing import get_error_type, open_span
+from toolmason._text import split_url
 from toolmason.mcp_client.server_options import ServerSpec
 from toolmason.mcp_client.specification import get_server_error
 
@@ -86,6 +86,6 @@ def _describe_address(server: ServerSpec) -> dict[str, Any]:
     """Return the transport and the host of a server. Path, query and user of its URL may be secret."""
     if server.kind != "http":
         return {"network.transport": "pipe"} if server.kind == "stdio" else {}
-    url = urlsplit(server.url or "")
+    url = split_url(server.url or "")
     port = {} if url.port is None else {"server.port": url.port}
     return {"network.transport": "tcp", "server.address": url.hostname or "", **port}

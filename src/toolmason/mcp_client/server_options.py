@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from types import NoneType
 from typing import Any, Final, Literal, TypeAlias
-from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict
 
@@ -17,6 +16,7 @@ from toolmason._core.define.context import ToolContext
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.values.policy import INHERIT, EngineSettings, Inherit, Timeout, check_kinds
 from toolmason._secrets import remember_secrets
+from toolmason._text import split_url
 from toolmason.errors import DefinitionError, RemoteError
 from toolmason.mcp_client.auth.oauth import OAuth
 
@@ -154,7 +154,7 @@ class ServerSpec:
             raise DefinitionError(f'Server {self.name!r}: pin={self.pin!r} must be "lock" or None.')
 
     def _check_url(self, url: str) -> None:
-        parts = urlsplit(url)
+        parts = split_url(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise DefinitionError(f"Server {self.name!r}: {url!r} is not an http or https URL.")
         if parts.username or parts.password:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,6 +21,8 @@ MISSING_CAPABILITY: Final = -32021
 REQUEST_CANCELLED: Final = -32800
 CONNECTION_LOST_CODE: Final = -32099
 """Internal error code for a request without a response; `data` shows whether the server may have received it."""
+HTTP_STATUS_KEY: Final = f"httpStatus-{os.urandom(8).hex()}"
+"""Key of the HTTP status in the `data` of an error that stands for a response. No server knows it."""
 _LOCAL_CODES: Final = frozenset({CONNECTION_LOST_CODE, -32000, -32001})
 """Codes of errors that no server sent: a lost connection, and the SDK's for a closed one and a timeout."""
 HTTP_STATUS_BY_CODE: Final[Mapping[int, int]] = {
@@ -66,4 +69,7 @@ def get_server_error(error: Any) -> RpcError | None:
     sdk: Any = sys.modules.get("mcp.shared.exceptions")  # loaded if one of its errors exists
     if sdk is None or not isinstance(error, sdk.MCPError) or error.code in _LOCAL_CODES:
         return None
-    return RpcError(error.code, error.message, error.data)
+    data = error.data
+    if isinstance(data, dict) and HTTP_STATUS_KEY in data:
+        data = {key: value for key, value in data.items() if key != HTTP_STATUS_KEY} or None
+    return RpcError(error.code, error.message, data)

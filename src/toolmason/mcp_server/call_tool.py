@@ -24,7 +24,7 @@ from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import ToolResult
 from toolmason._http.caller import ANONYMOUS, Identity
 from toolmason._text import escape_hidden
-from toolmason.errors import Abort, ApprovalDenied, ApprovalRequired, ToolCallError, UnknownTool
+from toolmason.errors import Abort, ApprovalDenied, ApprovalRequired, ToolCallError, ToolError, UnknownTool
 from toolmason.mcp_client import specification as spec
 from toolmason.mcp_client.specification import RpcError, get_server_error
 from toolmason.mcp_server.client_requests import (
@@ -287,14 +287,18 @@ class CallHandler:
         if not isinstance(approval, ApprovalRequest) or not client.supports("elicitation"):
             return result
         with open_span(f"approve {approval.tool}", {"gen_ai.tool.name": approval.tool}) as span:
-            answer = await client.elicit(_format_question(approval), _APPROVAL_SCHEMA, key=APPROVAL_KEY)
-            agreed = bool(answer) and answer.content.get("approve") is True
+            reason = "the user declined"
+            try:
+                answer = await client.elicit(_format_question(approval), _APPROVAL_SCHEMA, key=APPROVAL_KEY)
+                agreed = bool(answer) and answer.content.get("approve") is True
+            except ToolError as error:
+                agreed, reason = False, f"the client did not send a valid answer: {error}"
             if span is not None:
                 span.set({"toolmason.approval.verdict": "allow" if agreed else "deny"})
         # An approval is valid for one call: the next one asks again.
         approval_answer = client.answers.pop(APPROVAL_KEY, None)
         if not agreed:
-            denied = ApprovalDenied(approval.tool, "the user declined")
+            denied = ApprovalDenied(approval.tool, reason)
             return ToolResult(result.call_id, result.name, attempts=0, error=denied)
         decision = self.box.approvals.decide(approval, Allow())
         try:

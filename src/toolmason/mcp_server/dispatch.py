@@ -218,6 +218,7 @@ class Dispatcher:
             return
         exchange.request = request = self.accept_http(exchange)
         if request is None:
+            exchange.started = _find_version_mismatch(exchange)
             return
         if request.modern:
             task, result, error = eager_task.start(self.handle(request), asyncio.get_running_loop())
@@ -376,6 +377,21 @@ class Dispatcher:
                 result = {"resultType": "complete", **self._cache_hint, **page, "_meta": self._server_meta}
             known = self._list_bodies[request.modern] = page, to_json({"result": result})[1:]
         return b'{"jsonrpc":"2.0","id":%b,%b' % (to_json(request.id), known[1])
+
+
+def _find_version_mismatch(exchange: HttpExchange) -> ErrorResponse | None:
+    """Return the answer to a stateless-era request whose header names another version or none; the SDK opens a session.
+
+    Otherwise None.
+    """
+    headers, data = exchange.headers, exchange.data
+    params = data.get("params") if isinstance(data, dict) else None
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    version = meta.get(spec.PROTOCOL_VERSION_META_KEY) if isinstance(meta, dict) else None
+    if version != spec.MODERN_VERSION or SESSION_HEADER in headers or headers.get(_VERSION_HEADER) == _MODERN_VERSION:
+        return None
+    message = f"The MCP-Protocol-Version header is not {version}, which the body names"
+    return ErrorResponse(400, message, code=spec.HEADER_MISMATCH, id=get_request_id(data))
 
 
 def _is_valid(message: Any) -> bool:

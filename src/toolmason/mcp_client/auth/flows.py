@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import httpx2
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
@@ -19,7 +19,7 @@ from pydantic import AnyUrl, ValidationError
 from pydantic_core import from_json, to_json
 from typing_extensions import override
 
-from toolmason._text import clip
+from toolmason._text import clip, split_url
 from toolmason.mcp_client.auth.loopback import SIGN_IN_SECONDS, LoopbackCallback
 from toolmason.mcp_client.auth.oauth import OAuth
 from toolmason.mcp_client.auth.proofs import Proofs
@@ -319,7 +319,7 @@ class SignIn(DrivenFlow, OAuthClientProvider):
         return await super()._perform_authorization()
 
     async def _visit(self, address: str) -> None:
-        parts = urlsplit(address)
+        parts = split_url(address)
         if parts.scheme not in ("http", "https") or self._show is None:
             raise OAuthFlowError(f"the authorization server names no web address to sign in: {clip(address)}")
         self._state = parse_qs(parts.query)["state"][-1]
@@ -344,7 +344,7 @@ class SignIn(DrivenFlow, OAuthClientProvider):
     # --- another device (RFC 8628) -----------------------------------------------------------------
 
     def _make_device_request(self) -> httpx2.Request:
-        if urlsplit(self._device_endpoint).scheme not in ("http", "https"):
+        if split_url(self._device_endpoint).scheme not in ("http", "https"):
             raise OAuthFlowError("the authorization server offers no sign-in on another device")
         scope = self.context.client_metadata.scope
         return self._make_form(self._device_endpoint, {"scope": scope} if scope else {})
@@ -362,7 +362,7 @@ class SignIn(DrivenFlow, OAuthClientProvider):
         code, show = found.get("user_code"), self._show
         if not isinstance(address, str) or not isinstance(code, str) or not found.get("device_code") or show is None:
             raise OAuthFlowError(f"the authorization server gave no code for a device (HTTP {response.status_code})")
-        if urlsplit(address).scheme not in ("http", "https"):
+        if split_url(address).scheme not in ("http", "https"):
             raise OAuthFlowError(f"the authorization server names no web address to sign in: {clip(address)}")
         self._device = found
         self._device_ends = time.monotonic() + min(_get_seconds(found, "expires_in", 600.0), MAX_DEVICE_SECONDS)

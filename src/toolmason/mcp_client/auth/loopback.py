@@ -7,7 +7,9 @@ import contextlib
 import socket
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
+
+from toolmason._text import split_url
 
 PATH: Final = "/callback"
 MAX_REQUEST_BYTES: Final = 16 * 1024
@@ -80,7 +82,7 @@ class LoopbackCallback:
         line, *headers = head.split("\r\n")
         method, target, _ = line.split(" ")
         hosts = [value.strip() for name, _, value in (h.partition(":") for h in headers) if name.lower() == "host"]
-        parts = urlsplit(target)
+        parts = split_url(target)
         if method != "GET" or parts.path != PATH or parts.netloc or hosts != [f"127.0.0.1:{self.port}"]:
             return {}
         pairs = parse_qsl(parts.query)

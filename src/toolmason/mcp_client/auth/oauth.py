@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.values.policy import EngineSettings
 from toolmason._secrets import remember_secrets
+from toolmason._text import split_url
 from toolmason.errors import ConfigError
 from toolmason.mcp_client.auth.token_files import FileTokens, MemoryTokens, import_sdk
 
@@ -97,7 +97,9 @@ def _make_async(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     return call
 
 
-def _import_flows() -> Any:
+def _import_flows(*addresses: str) -> Any:
+    if (wrong := next((address for address in addresses if not split_url(address).hostname), None)) is not None:
+        raise ConfigError(f"{wrong!r} is not an http or https URL.")
     import_sdk("client.auth")
     return import_module("toolmason.mcp_client.auth.flows")
 
@@ -130,13 +132,13 @@ def client_credentials(  # noqa: PLR0913 - one parameter for each option
     server says.
 
     Raises:
-        ConfigError: neither a secret nor a key is given, or both are.
+        ConfigError: neither a secret nor a key is given, or both are, or an address is not a URL.
         ImportError: the MCP SDK is not installed.
     """
     if (client_secret is None) == (private_key is None):
         raise ConfigError("client_credentials: pass either client_secret= or private_key=.")
     remember_secrets({"client_secret": client_secret or "", "private_key": private_key or ""})
-    flows, storage = _import_flows(), store or MemoryTokens()
+    flows, storage = _import_flows(url, issuer), store or MemoryTokens()
     if client_secret is not None:
         provider = flows.SecretLogin(url, storage, client_id, client_secret, scope=scope, issuer=issuer)
     else:
@@ -164,6 +166,7 @@ def workload_identity(
     audience. It is sent to `issuer` only.
 
     Raises:
+        ConfigError: an address is not a URL.
         ImportError: the MCP SDK is not installed.
     """
 
@@ -174,7 +177,8 @@ def workload_identity(
         return (await asyncio.to_thread(Path(token).read_text, "utf-8")).strip()
 
     storage = store or MemoryTokens()
-    provider = _import_flows().AssertionLogin(url, storage, client_id, "none", issuer, get_assertion, scope)
+    flows = _import_flows(url, issuer)
+    provider = flows.AssertionLogin(url, storage, client_id, "none", issuer, get_assertion, scope)
     provider.is_public, provider.storage = True, storage
     return provider  # type: ignore[no-any-return]
 
@@ -198,10 +202,10 @@ def enterprise_identity(  # noqa: PLR0913 - one parameter for each option
     exchanged there, at `idp_token_endpoint`, for a grant, which `issuer` exchanges for an access token.
 
     Raises:
-        ConfigError: the endpoint is not an https address.
+        ConfigError: the endpoint is not an https address, or another address is not a URL.
         ImportError: the MCP SDK is not installed.
     """
-    parts = urlsplit(idp_token_endpoint)
+    parts = split_url(idp_token_endpoint)
     if parts.scheme != "https" and (parts.scheme, parts.hostname) not in (("http", "127.0.0.1"), ("http", "localhost")):
         raise ConfigError(f"idp_token_endpoint={idp_token_endpoint!r}: must be an https address.")
     remember_secrets([{"client_secret": client_secret}, {"client_secret": idp_client_secret or ""}])
@@ -225,7 +229,7 @@ def enterprise_identity(  # noqa: PLR0913 - one parameter for each option
 
     storage = store or MemoryTokens()
     method = "client_secret_basic"
-    provider = _import_flows().AssertionLogin(
+    provider = _import_flows(url, issuer).AssertionLogin(
         url, storage, client_id, client_secret, issuer, get_grant, scope, token_endpoint_auth_method=method
     )
     provider.storage = storage

@@ -19,11 +19,13 @@ from mcp_types import (
     TextContent,
 )
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from toolmason._core.remote.protocol import ServerRequestHandlers
 from toolmason._core.run.execute import await_with_timeout, call_user_function
 from toolmason._core.values.policy import EngineSettings
 from toolmason.mcp_client.calls.forwarding import MAX_ROUNDS, ForwardedRequests
+from toolmason.mcp_client.calls.output_checks import OutputChecker
 
 _FORWARDED_CALLBACKS: Final[Mapping[str, tuple[str, Any]]] = {
     "elicitation_callback": ("elicitation/create", ElicitResult),
@@ -113,7 +115,19 @@ def _make_elicitation_callback(handler: Any, settings: EngineSettings) -> Any:
             return ElicitResult(action="decline")
         if question.url is not None:
             return ElicitResult(action="accept")
-        return ElicitResult(action="accept", content=dict(answer) if isinstance(answer, Mapping) else {})
+        content = dict(answer) if isinstance(answer, Mapping) else {}
+        try:
+            result = ElicitResult(action="accept", content=content)
+            sent = from_json(result.model_dump_json())["content"]
+        except ValueError:
+            return ErrorData(code=INTERNAL_ERROR, message="the answer of on_elicit cannot be sent as JSON")
+        # A server of the stateless era may repeat its question after an answer that does not match.
+        misfit = await OutputChecker(dict(question.schema or {}), "on_elicit").find_misfit(sent)
+        if misfit is not None:
+            place = misfit.partition(": ")[0]
+            reason = f"the answer of on_elicit does not match the requested schema at {place}"
+            return ErrorData(code=INTERNAL_ERROR, message=reason)
+        return result
 
     return elicit
 

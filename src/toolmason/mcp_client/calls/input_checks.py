@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 
-from pydantic_core import from_json
-
 from toolmason._core.arguments.nulls import NullSearch
 from toolmason._core.define.bounded_checks import (
     INLINE_STEPS,
@@ -24,8 +22,15 @@ from toolmason._core.define.bounded_checks import (
     use_budget,
 )
 from toolmason._core.define.inputs import Inputs
-from toolmason._core.define.schema_nodes import SchemaMismatch, has_few_alternatives, iter_subschemas
+from toolmason._core.define.schema_nodes import (
+    SchemaMismatch,
+    find_malformed_keyword,
+    get_own_types,
+    has_few_alternatives,
+    iter_subschemas,
+)
 from toolmason._core.values.definition import Extra, JsonSchema
+from toolmason._wire import parse_json
 
 _log = logging.getLogger("toolmason.mcp")
 
@@ -50,7 +55,7 @@ _TYPE_NAMES: Final = frozenset({"string", "number", "integer", "boolean", "array
 def parse_object(text: str | bytes, **kwargs: Any) -> dict[str, Any]:
     """Parse a JSON object."""
     del kwargs
-    data = from_json(text.encode() if isinstance(text, str) else text, allow_inf_nan=False)
+    data = parse_json(text, allow_inf_nan=False)
     if not isinstance(data, dict):
         raise ValueError("the arguments must be a JSON object")  # noqa: TRY004 - validators raise ValueError
     return data
@@ -64,7 +69,8 @@ def copy_mapping(value: Any, **kwargs: Any) -> dict[str, Any]:
 
 def make_remote_inputs(schema: JsonSchema, owner: str) -> Inputs:
     """Return the inputs of a remote tool: parse its arguments, and check them as far as that is cheap."""
-    if not all(map(_is_well_formed, iter_subschemas(schema))) or not has_few_alternatives(schema):
+    is_valid = find_malformed_keyword(schema) is None and all(map(_is_well_formed, iter_subschemas(schema)))
+    if not is_valid or not has_few_alternatives(schema):
         _log.info("%s: its arguments are not validated here: its input schema is too complex or not valid", owner)
         return Inputs({"type": "object", "properties": {}}, parse_object, copy_mapping, extra="allow")
     checker = InputChecker(schema, owner)
@@ -136,16 +142,11 @@ def _without_dialect(schema: JsonSchema) -> JsonSchema:
 
 
 def _is_well_formed(node: Mapping[str, Any]) -> bool:
-    """Return True if each keyword of a schema has a value of its type. The metaschema takes 0.4 ms for each node."""
-    kinds = node.get("type", [])
+    """Return True if the other keywords of a schema have their types. The metaschema takes 0.4 ms for each node."""
     return (
-        all(isinstance(kind, str) and kind in _TYPE_NAMES for kind in (kinds if isinstance(kinds, list) else [kinds]))
-        and all(isinstance(node[key], list) for key in _LIST_KEYWORDS & node.keys())
+        _TYPE_NAMES.issuperset(get_own_types(node))
         and all(isinstance(node[key], dict | bool) for key in _SCHEMA_KEYWORDS & node.keys())
         and all(type(node[key]) in (int, float) for key in _NUMBER_KEYWORDS & node.keys())
         and all(type(node[key]) is int for key in _COUNT_KEYWORDS & node.keys())
-        and all(isinstance(name, str) for name in node.get("required", ()))
-        and isinstance(node.get("properties", {}), dict)
-        and isinstance(node.get("$ref", ""), str)
         and node.get("multipleOf", 1) > 0
     )

@@ -9,7 +9,7 @@ from copy import copy
 from typing import Any, Final
 
 from mcp_types import CallToolResult, ToolAnnotations
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from typing_extensions import override
 
 from toolmason._core.arguments.bind import bind_once
@@ -33,6 +33,7 @@ from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOp
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments, ResultFields, StructuredFrom, ToolResult, make_result
+from toolmason._wire import parse_json
 from toolmason.errors import ToolError
 from toolmason.mcp_client.calls.input_checks import copy_mapping, make_remote_inputs, parse_object
 from toolmason.mcp_client.calls.output_checks import OutputChecker
@@ -160,7 +161,7 @@ def _get_unstructured_value(marks: ResultMarks, content: tuple[Content, ...], te
         return None
     if marks.value == "json":
         try:
-            return from_json(text)
+            return parse_json(text)
         except ValueError:
             return text
     if all(type(part) is Text for part in content):

@@ -8,7 +8,8 @@ from time import monotonic
 from typing import Any
 
 from mcp.client.extension import ClaimContext
-from mcp_types import CallToolResult, EmptyResult, PingRequest
+from mcp.shared.exceptions import MCPError
+from mcp_types import METHOD_NOT_FOUND, CallToolResult, EmptyResult, PingRequest
 from pydantic import BaseModel
 
 from toolmason._core.define.context import ToolContext
@@ -17,7 +18,7 @@ from toolmason._core.values.mcp_client import UpstreamCaller
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.calls.forwarding import forward, make_request_key
 from toolmason.mcp_client.calls.tasks import PendingTasks, TaskPending, TaskResult, wait_for_task
-from toolmason.mcp_client.remote_errors import find_connection_loss
+from toolmason.mcp_client.remote_errors import find_connection_loss, get_http_status
 from toolmason.mcp_client.server_options import make_identity_key
 from toolmason.mcp_client.session import UpstreamSession
 
@@ -119,9 +120,13 @@ class ForwardableRequest:
 
 
 async def ping(client: Any, session: UpstreamSession) -> None:
-    """Make a round trip to the server."""
+    """Make a round trip to the server. It may answer that it does not know the request."""
     del session
-    if client.protocol_version >= "2026":
-        await client.session.send_discover(client.protocol_version)
-    else:
-        await client.session.send_request(PingRequest(), EmptyResult)
+    try:
+        if client.protocol_version >= "2026":
+            await client.session.send_discover(client.protocol_version)
+        else:
+            await client.session.send_request(PingRequest(), EmptyResult)
+    except MCPError as error:
+        if error.code != METHOD_NOT_FOUND or get_http_status(error) is not None:
+            raise

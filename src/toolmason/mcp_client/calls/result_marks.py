@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
-from pydantic_core import from_json
 from typing_extensions import override
 
 from toolmason._text import MAX_PROBLEMS_SHOWN, ArgumentProblem, clip
+from toolmason._wire import parse_json
 from toolmason.errors import (
     ApprovalDenied,
     ApprovalRequired,
@@ -165,7 +165,7 @@ def _parse_payload(text: str) -> Mapping[str, Any] | None:
     if not text.startswith('{"error":{"code":'):
         return None
     try:
-        payload = from_json(text)["error"]
+        payload = parse_json(text)["error"]
     except (ValueError, KeyError, TypeError):
         return None
     return payload if isinstance(payload, dict) and isinstance(payload.get("message"), str) else None

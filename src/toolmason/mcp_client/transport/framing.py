@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
-from toolmason._core.arguments.bind import extract_structure, measure_nesting
+from toolmason._core.arguments.bounds import extract_structure, measure_nesting
 from toolmason._wire import KEPT_BYTES, LARGE_JSON_BYTES, has_large_number, pause_garbage_collection
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024

@@ -11,6 +11,7 @@ import re
 import zlib
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any, Final, Self, cast
 
 import httpx2
@@ -21,18 +22,21 @@ from pydantic_core import from_json, to_json
 
 from toolmason._wire import parse_retry_after
 from toolmason.mcp_client.server_options import ServerSpec
-from toolmason.mcp_client.specification import CONNECTION_LOST_CODE
+from toolmason.mcp_client.specification import CONNECTION_LOST_CODE, HTTP_STATUS_KEY, INTERNAL_ERROR, METHOD_NOT_FOUND
 from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, UnreadableMessage, parse_message
 from toolmason.mcp_client.transport.sanitize import Sanitizer
 from toolmason.mcp_client.transport.ssrf import resolve_allowed, resolve_host
 
 MAX_BODY_BYTES: Final = MAX_LINE_BYTES
-_NOT_FOUND: Final = 404
 MAX_OTHER_BYTES: Final = 1024 * 1024
 """Maximum size of any other response: metadata, tokens, error messages."""
 BUSY_STATUSES: Final = frozenset({429, 503})
 _LOST_BEHIND_PROXY: Final = frozenset({502, 503, 504})
 """Answers of a proxy whose server did not answer, or did not answer in time. It may have received the request."""
+_STATUSES_WITH_MEANING: Final = frozenset({401, 403, 429})
+"""Statuses that a caller has to know even if the server sends an error message."""
+_DEFAULT_ERRORS: Final = {404: (METHOD_NOT_FOUND, "Not Found")}
+"""Error for a status, as in the SDK. Other statuses have one in common."""
 MAX_ATTEMPTS: Final = 3
 _DEFAULT_RETRY_DELAY: Final = 0.5
 MAX_RETRY_AFTER: Final = 20.0
@@ -81,11 +85,11 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
             self._note_response(request, response)
         content_type, encoding = _read_content_headers(response)
         try:
-            if request_id is not None and content_type.startswith("application/json"):
-                return await _read_json_response(request, response, request_id, encoding)
-            if content_type.startswith("text/event-stream") and response.status_code < 400 and not encoding:  # noqa: PLR2004 - not an error
+            if content_type.startswith("text/event-stream") and not response.is_error and not encoding:
                 return response  # the SDK limits the size of events
-            return await _buffer_response(request, response, encoding, is_answer=request_id is not None)
+            if request_id is None:
+                return await _buffer_response(request, response, encoding)
+            return await _read_answer(request, response, request_id, encoding, content_type)
         except _BodyError as error:
             if request_id is None:
                 return httpx2.Response(502, content=str(error).encode(), request=request)
@@ -98,11 +102,11 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         else:
             # Follow no redirect of a host that a server named: nothing has checked its target.
             response.headers.pop("location", None)
-        if response.status_code >= 400:  # noqa: PLR2004 - HTTP errors
+        if response.is_error:
             self.error_status = response.status_code
             self.may_push = self.may_push and request.method != "GET"
             self.session_expired = self.session_expired or (
-                response.status_code == _NOT_FOUND and "mcp-session-id" in request.headers
+                response.status_code == HTTPStatus.NOT_FOUND and "mcp-session-id" in request.headers
             )
 
     async def _pin_address(self, request: httpx2.Request) -> httpx2.Request:
@@ -241,15 +245,48 @@ def _decompress(raw: bytes, encoding: str, max_bytes: int) -> bytes:
     return body
 
 
-async def _buffer_response(
-    request: httpx2.Request, response: httpx2.Response, encoding: str, *, is_answer: bool
-) -> httpx2.Response:
-    """Read a response that is not a protocol message, within bounds. `is_answer` says that it should be one."""
+async def _buffer_response(request: httpx2.Request, response: httpx2.Response, encoding: str) -> httpx2.Response:
+    """Read a response that is not a protocol message, within bounds."""
     body = _decompress(await _read_body(response, MAX_OTHER_BYTES), encoding, MAX_OTHER_BYTES)
-    if is_answer and response.status_code in _LOST_BEHIND_PROXY:
-        raise _BodyError(f"the server returned HTTP {response.status_code}")
     headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in _FRAMING_HEADERS]
     return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
+
+
+async def _read_answer(
+    request: httpx2.Request, response: httpx2.Response, request_id: Any, encoding: str, content_type: str
+) -> httpx2.Response:
+    """Read the response to a request of the protocol, within bounds. Its status says what it is."""
+    if response.is_error:
+        return await _read_failure(request, response, request_id, encoding)
+    is_final = response.is_success and response.status_code != HTTPStatus.ACCEPTED
+    if is_final and content_type.startswith("application/json"):
+        return await _read_json_response(request, response, request_id, encoding)
+    return await _buffer_response(request, response, encoding)
+
+
+async def _read_failure(
+    request: httpx2.Request, response: httpx2.Response, request_id: Any, encoding: str
+) -> httpx2.Response:
+    """Read the response to a failed request, whose body becomes a JSON-RPC error: the SDK would drop the status."""
+    found, status = await _buffer_response(request, response, encoding), response.status_code
+    data = parse_message(found.content)
+    found_error: Any = data.get("error") if isinstance(data, dict) else None
+    error: dict[str, Any] = found_error if isinstance(found_error, dict) else {}
+    message = error.get("message")
+    if type(error.get("code")) is not int or not isinstance(message, str):  # of a proxy: no error of the protocol
+        if status in _LOST_BEHIND_PROXY:
+            raise _BodyError(f"the server returned HTTP {status}")
+        code, default = _DEFAULT_ERRORS.get(status, (INTERNAL_ERROR, "Server returned an error response"))
+        error = {"code": code, "message": message if isinstance(message, str) else default}
+    elif status not in _STATUSES_WITH_MEANING:
+        return found
+    seconds = parse_retry_after(response.headers)
+    wait = "" if seconds is None else f", retry after {seconds:g} s"
+    details = {**(error["data"] if isinstance(error.get("data"), dict) else {}), HTTP_STATUS_KEY: status}
+    error = {**error, "message": f"{error['message'].rstrip('.')} (HTTP {status}{wait})", "data": details}
+    body = to_json({"jsonrpc": "2.0", "id": request_id, "error": error})
+    found.headers.update({"content-type": "application/json", "content-length": f"{len(body)}"})
+    return httpx2.Response(status, headers=found.headers, content=body, request=request)
 
 
 async def _read_json_response(
@@ -264,7 +301,7 @@ async def _read_json_response(
     data = parse_message(body, (request_id,) if request.headers.get("mcp-method") == "tools/list" else ())
     if isinstance(data, UnreadableMessage):
         raise _BodyError(f"the response cannot be read: {data.reason}")
-    if response.status_code < 400 and (reason := _find_mismatch(data, request_id)) is not None:  # noqa: PLR2004 - not an error
+    if (reason := _find_mismatch(data, request_id)) is not None:
         raise _BodyError(reason)
     response.stream = httpx2.ByteStream(body)
     return response

@@ -18,7 +18,12 @@ import mcp_types
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
-from toolmason._core.define.schema_nodes import has_few_alternatives, iter_subschemas
+from toolmason._core.define.schema_nodes import (
+    KEYWORD_KINDS,
+    find_malformed_keyword,
+    has_few_alternatives,
+    iter_subschemas,
+)
 from toolmason._text import BLANK_CHARACTERS, HIDDEN_CATEGORIES
 from toolmason.errors import clip
 from toolmason.mcp_client.specification import PROTOCOL_VERSION_META_KEY
@@ -155,7 +160,10 @@ def make_error_response(request_id: Any, reason: str) -> mcp_types.JSONRPCError:
 
 
 def find_tool_problem(entry: Any) -> str | None:
-    """Return why a tool definition is rejected, or None if it is valid."""
+    """Return why a tool definition is rejected, or None if it is valid. Keywords that count as absent are removed.
+
+    Servers in Go send null for an empty list, and `required` was once the boolean of a property.
+    """
     if not isinstance(entry, dict):
         return "it is not an object"
     if (reason := _find_text_problem(entry) or _find_name_problem(entry["name"])) is not None:
@@ -270,8 +278,8 @@ def _find_hidden_in_json(value: Any) -> str | None:
 
 def _find_schema_problem(schema: dict[str, Any], side: str) -> str | None:
     try:
+        nodes = list(map(_drop_absent, islice(iter_subschemas(schema), MAX_SUBSCHEMAS + 1)))
         text = to_json(schema)
-        nodes = list(islice(iter_subschemas(schema), MAX_SUBSCHEMAS + 1))
     except (ValueError, RecursionError, TypeError, AttributeError):
         text, nodes = b"", []
     # A schema with few brackets is not deep; measuring the others takes longer than all checks of one of these.
@@ -286,6 +294,8 @@ def _find_schema_problem(schema: dict[str, Any], side: str) -> str | None:
         return f"its {side} schema is longer than {MAX_SCHEMA_BYTES} bytes"
     if len(nodes) > MAX_SUBSCHEMAS:
         return f"its {side} schema has more than {MAX_SUBSCHEMAS} subschemas"
+    if (keyword := find_malformed_keyword(schema)) is not None:
+        return f"its {side} schema is not a JSON Schema: its {keyword!r} has the wrong type"
     refs = (node[key] for node in nodes for key in ("$ref", "$dynamicRef") if key in node)
     external = next((ref for ref in refs if isinstance(ref, str) and not ref.startswith("#")), None)
     if external is not None:
@@ -293,6 +303,13 @@ def _find_schema_problem(schema: dict[str, Any], side: str) -> str | None:
     if not has_few_alternatives(schema):
         return f"its {side} schema is too complex: its parts refer to each other too often"
     return None
+
+
+def _drop_absent(node: dict[str, Any]) -> dict[str, Any]:
+    for key in KEYWORD_KINDS.keys() & node.keys():
+        if node[key] is None or (key == "required" and isinstance(node[key], bool)):
+            del node[key]
+    return node
 
 
 def _measure_depth(value: dict[str, Any]) -> int:

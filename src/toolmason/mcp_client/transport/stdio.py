@@ -109,6 +109,8 @@ class ServerProcess:
         """True if the server responded to the probe. Later requests of the same method check that it is alive."""
         self._sender, self.receiver = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUE_SIZE)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._started: list[asyncio.subprocess.Process] = []
+        """The processes that were started: more than one if the first exited when probed."""
         self._probe_timer: asyncio.TimerHandle | None = None
         self._write_lock = asyncio.Lock()
 
@@ -140,6 +142,7 @@ class ServerProcess:
         except (OSError, ValueError) as error:
             reason = f"cannot start {server.command[0]!r}: {error}"
             raise RemoteError(server.name, "connect", reason) from error
+        self._started.append(self.process)
         _LIVE_PIDS.add(self.process.pid)
         self._spawn(self._read_stdout(self.process))
         self._spawn(self._read_stderr(self.process))
@@ -274,14 +277,13 @@ class ServerProcess:
     # --- shutdown ----------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Stop the process and its descendants: gracefully first, then by force."""
+        """Stop each process and its descendants: gracefully first, then by force."""
         self._clear_probe()
-        process = self.process
+        running = [process for process in self._started if process.pid in _LIVE_PIDS]
         try:
-            if process is not None:
-                await self._terminate(process)
+            await asyncio.gather(*map(self._terminate, running))
         except asyncio.CancelledError:
-            if process is not None:
+            for process in running:
                 self._kill(process)
             raise
         finally:
@@ -289,7 +291,7 @@ class ServerProcess:
                 task.cancel()
             self._sender.close()
             self.receiver.close()
-            if process is not None:
+            for process in self._started:
                 # A grandchild may hold a pipe open; asyncio has no public API to release it.
                 transport: Any = vars(process)["_transport"]
                 transport.close()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic_core import to_json
 
-from toolmason._core.arguments.bind import LargeArguments, extract_structure
+from toolmason._core.arguments.bind import LargeArguments
+from toolmason._core.arguments.bounds import extract_structure
 from toolmason._core.call.approval import parse_key
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.policy import Inherit

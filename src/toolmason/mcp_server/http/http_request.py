@@ -45,12 +45,20 @@ class HttpRequest:
         """Make the ASGI scope."""
         url, transport = httptools.parse_url(target), self.connection.transport
         raw_path = url.path or b"/"
+        is_encrypted = transport.get_extra_info("sslcontext") is not None
+        if url.host:  # it counts, and not the header (RFC 9112, 3.2.2): two hosts are refused
+            default_port = 443 if is_encrypted else 80
+            name = b"[%b]" % url.host if b":" in url.host else url.host
+            host = b"%b:%d" % (name.lower(), url.port or default_port)
+            received = dict(self.pairs).get(b"host", b"").lower()
+            if received not in (host, host.removesuffix(b":%d" % default_port)):
+                self.pairs.append((b"host", host))
         self.scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": version,
             "method": method.decode("ascii"),
-            "scheme": "http" if transport.get_extra_info("sslcontext") is None else "https",
+            "scheme": "https" if is_encrypted else "http",
             "path": unquote(raw_path.decode("ascii")),
             "raw_path": raw_path,
             "query_string": url.query or b"",

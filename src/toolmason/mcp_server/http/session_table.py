@@ -78,6 +78,9 @@ class SessionTable(OrderedDict[bytes, Session]):
                     self.pop(session_id, None)
                 elif used_id is not None and message["status"] < 300:  # noqa: PLR2004 - success
                     self._record(used_id, peer, owner)
+                if message["status"] >= 400:  # noqa: PLR2004 - an error opens no session, though the SDK names one
+                    kept = [(name, value) for name, value in message["headers"] if name != SESSION_HEADER]
+                    message = {**message, "headers": kept}
             await send(message)
 
         return send_tracked

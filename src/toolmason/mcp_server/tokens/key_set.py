@@ -12,10 +12,10 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from pydantic_core import from_json
 
+from toolmason._text import split_url
 from toolmason.errors import ConfigError, RemoteError, clip
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class TokenEndpoint:
     """Address of an authorization server, set by the developer. Redirects to other servers are not followed."""
 
     def __init__(self, option: str, address: str) -> None:
-        parts = urlsplit(address)
+        parts = split_url(address)
         is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
         if not is_safe or not parts.hostname or parts.username or parts.fragment:
             raise ConfigError(f"{option}={clip(address)!r}: must be an https address without a user or a fragment.")
