@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from toolmason import (
     Allow,
     Chat,
     Limits,
+    McpServer,
     Message,
     Toolbox,
+    ToolCall,
     WebSearch,
     WindowMemory,
     model,
@@ -27,6 +30,7 @@ from toolmason.chat.memory import SqliteMemory
 from toolmason.errors import ConfigError, DefinitionError, LimitExceeded
 from toolmason.models import ModelReply, ModelRequest
 from toolmason.models.scripted import ScriptedModel
+from toolmason.providers import check_conversation
 from toolmason.testing import FakeMcpServer
 
 
@@ -90,6 +94,68 @@ async def test_a_tool_that_an_advisor_takes_out_of_the_request_cannot_run():
     reply = await Chat(ScriptedModel([ASKED, "No."]), [add], advisors=[hide]).send("1 + 2?")
 
     assert [result.error.code for result in reply.results] == ["unknown_tool"]
+
+
+def answer_with(*calls, after=0):
+    """Return an advisor that asks the model in the first `after` turns, and gives the same calls in all others."""
+    given = ModelReply(Message("assistant", "", [ToolCall(*call) for call in calls]), finish="calls")
+
+    async def advisor(turn, following):
+        return await following(turn) if turn.number <= after else given
+
+    return advisor
+
+
+@pytest.mark.parametrize("after", [0, 1])
+async def test_turns_that_an_advisor_answers_count(after):
+    advisor = answer_with(("1", "add", {"a": 1, "b": 2}), after=after)
+
+    reply = await Chat(ScriptedModel([ASKED]), [add], advisors=[advisor], limits=Limits(steps=5)).send("x")
+
+    assert (reply.finish, reply.limit, reply.turns) == ("limit", "limit of 5 steps", 5)
+    assert len(reply.steps) == len(reply.results) == 5
+    assert check_conversation(reply.messages) == []
+
+
+async def test_a_run_that_only_an_advisor_answers_can_be_cancelled():
+    advisor = answer_with(("1", "add", {"a": 1, "b": 2}))
+    chat = Chat(ScriptedModel([]), [add], advisors=[advisor], limits=Limits(steps=None, calls=None, per_tool=None))
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(chat.send("x"), 0.05)
+
+
+@pytest.mark.parametrize("execute", [True, False])
+async def test_the_calls_of_an_advisor_get_ids_and_names_of_their_own(execute):
+    async def add_calls(turn, following):
+        reply = await following(turn)
+        if not reply.calls:
+            return reply
+        calls = [*reply.calls, ToolCall(reply.calls[0].id, "add", {"a": 5, "b": 5}), ToolCall("", "", {})]
+        return replace(reply, message=replace(reply.message, calls=tuple(calls)))
+
+    model = ScriptedModel([[ToolCall("1", "add", {"a": 1, "b": 2})], "Three."])
+    reply = await Chat(model, [add], advisors=[add_calls], execute=execute).send("x")
+    calls = next(message.calls for message in reply.messages if message.calls)
+
+    assert [(call.id, call.name) for call in calls] == [("1", "add"), ("1_2", "add"), ("call", "unknown")]
+    assert [result.ok for result in reply.results] == ([True, True, False] if execute else [])
+
+
+async def test_an_advisor_that_answers_first_can_call_only_what_is_offered():
+    @tool(enabled=lambda ctx: False)
+    def hidden() -> str:
+        """Hide."""
+        return "found"
+
+    advisor = answer_with(("1", "add", {"a": 1, "b": 2}), ("2", "hidden", {}))
+
+    reply = await Chat(ScriptedModel([]), [add, hidden], advisors=[advisor], limits=Limits(steps=1)).send("x")
+
+    assert [(result.ok, result.error and result.error.code) for result in reply.results] == [
+        (True, None),
+        (False, "unknown_tool"),
+    ]
 
 
 async def test_what_was_left_out_of_a_result_can_be_read_in_the_next_turn():
@@ -296,6 +362,74 @@ async def test_what_is_called_off_while_it_is_prepared_is_called_off():
     chat.cancel("c")
 
     assert (await sending).finish == "cancelled"
+
+
+async def test_a_cancellation_that_comes_after_the_answer_does_not_cancel_what_the_caller_does_next():
+    @tool
+    async def stop() -> str:
+        """Cancel the conversation."""
+        chat.cancel("c")
+        return "ok"
+
+    chat = Chat(ScriptedModel([[("stop", {})], "Done."]), [stop])
+
+    reply = await chat.send("Stop.", conversation="c")
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+    assert reply.text == "Done."
+    assert asyncio.current_task().cancelling() == 0
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("steps", range(0, 60, 3))
+async def test_a_cancellation_at_any_moment_ends_the_run_and_nothing_else(times, steps):
+    @tool
+    async def nap() -> str:
+        """Sleep."""
+        await asyncio.sleep(0.001)
+        return "ok"
+
+    box = Toolbox(McpServer.of("served", Toolbox(nap)), approve="all")
+    chat = Chat(ScriptedModel([[("nap", {})], "Done."]), box)
+
+    async def work():
+        reply = await chat.send("Sleep.")
+        while reply.pending:
+            reply = await chat.resume(reply, [box.approvals.decide(each, Allow()) for each in reply.pending])
+        await asyncio.sleep(0.001)
+        return reply.finish, asyncio.current_task().cancelling()
+
+    async with box:
+        working = asyncio.ensure_future(work())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        for _ in range(times):
+            chat.cancel()
+        finish, cancelling = await working
+
+    assert finish in ("cancelled", "stop")
+    assert cancelling == 0
+
+
+async def test_a_run_that_its_caller_cancels_as_well_ends_the_caller():
+    begun = asyncio.Event()
+
+    @tool
+    async def hang() -> str:
+        """Hang."""
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    chat = Chat(ScriptedModel([[("hang", {})]]), [hang])
+    sending = asyncio.ensure_future(chat.send("Hang."))
+    await begun.wait()
+    chat.cancel()
+    asyncio.get_running_loop().call_soon(sending.cancel)
+
+    with pytest.raises(asyncio.CancelledError):
+        await sending
 
 
 @pytest.mark.parametrize("on_limit", ["stop", "raise"])

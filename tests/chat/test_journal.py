@@ -1,11 +1,12 @@
 """What a journal knows: outcomes that nobody knew, leases, limits that go on, runs that are not what they were."""
 
 import asyncio
+import json
 import time
 
 import pytest
 
-from toolmason import Allow, Chat, Limits, Message, SqliteMemory, Toolbox, WindowMemory, tool
+from toolmason import Allow, Chat, Limits, Message, SqliteMemory, Toolbox, ToolCall, WindowMemory, tool
 from toolmason.chat.durable.journal import Completed, NotExecuted, SqliteRuntime
 from toolmason.chat.durable.process_identity import get_process_identity
 from toolmason.errors import ConfigError, ModelError, RunTaken
@@ -18,6 +19,12 @@ def runtime(tmp_path):
     made = SqliteRuntime(tmp_path / "runs.db")
     yield made
     made.close()
+
+
+@tool
+def look(n: int = 0) -> str:
+    """Look."""
+    return f"saw {n}"
 
 
 class Bank:
@@ -277,6 +284,46 @@ async def test_a_call_that_is_another_than_before_is_not_answered_with_its_resul
 
     with pytest.raises(ConfigError, match="made another call at '1/0/pay'"):
         await bank.chat(runtime, advisors=[other]).send("go", run="r")
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (ToolCall("1", "pay", [1, 2]), "invalid_arguments"),
+        (ToolCall("1", "pay", 5), "invalid_arguments"),
+        (ToolCall("1", "pay", [["n", 5]]), "invalid_arguments"),
+        (ToolCall("1", "look", []), "invalid_arguments"),
+        (ToolCall("1", "look", ["7"]), "invalid_arguments"),
+        (ToolCall("1", "look", 10**12), "invalid_arguments"),
+        (ToolCall("\udc00", "nope\ud800", {}), "unknown_tool"),
+    ],
+    ids=["list", "number", "pairs", "empty", "strings", "large number", "surrogates"],
+)
+async def test_a_malformed_call_ends_alike_with_a_journal_and_without(runtime, call, code):
+    bank = Bank()
+    bank.box.add(look)
+
+    for each in (runtime, runtime, None):
+        reply = await Chat(ScriptedModel([[call], "done"]), bank.box, runtime=each).send("go", run="r")
+        assert (reply.text, [result.error.code for result in reply.results]) == ("done", [code])
+    assert bank.paid == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"n": 10**5000}, {"n": 1, "more": [10**5000]}, [10**5000]], ids=["n", "more", "list"]
+)
+async def test_an_integer_with_too_many_digits_does_not_end_a_run(runtime, tmp_path, arguments):
+    def grow(n: int = 0) -> int:
+        """Grow."""
+        return 10**5000 + n
+
+    memory = SqliteMemory(tmp_path / "memory.db")
+    calls = [ToolCall("1", "grow", arguments), ToolCall("2", "grow", {})]
+
+    for _ in range(2):
+        reply = await Chat(ScriptedModel([calls, "done"]), [grow], runtime=runtime, memory=memory).send("go", run="r")
+        assert (reply.text, reply.results[1].ok) == ("done", True)
+        assert json.dumps(reply.save())
 
 
 async def test_calls_of_another_process_count_towards_the_limits(runtime):

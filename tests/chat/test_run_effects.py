@@ -2,11 +2,25 @@
 
 import pytest
 
-from toolmason import Abort, Allow, Edit, Message, Toolbox, ToolCall, ToolContext, WebSearch, WindowMemory, tool
+from toolmason import (
+    Abort,
+    Allow,
+    Edit,
+    Limits,
+    Message,
+    Toolbox,
+    ToolCall,
+    ToolContext,
+    WebSearch,
+    WindowMemory,
+    tool,
+)
 from toolmason.chat.chat import Chat
 from toolmason.chat.durable.effects import NotExecuted
 from toolmason.chat.durable.journal import SqliteRuntime
-from toolmason.models import ModelReply
+from toolmason.chat.loop import before_loop, inside_loop
+from toolmason.errors import ModelError
+from toolmason.models import ModelReply, Usage
 from toolmason.models.scripted import ScriptedModel
 
 SEEN: list[tuple[str, str | None]] = []
@@ -52,6 +66,94 @@ async def test_each_call_of_a_run_has_its_own_key():
 
     assert len(set(get_keys())) == 3
     assert {run for _, run in SEEN} == {reply.run}
+
+
+@pytest.mark.parametrize("journal", [True, False])
+@pytest.mark.parametrize("place", [before_loop, inside_loop])
+async def test_an_advisor_may_ask_again(tmp_path, place, journal):
+    @place
+    async def insist(turn, following):
+        replies = [await following(turn) for _ in range(3)]
+        return replies[-1]
+
+    def answer(text):
+        return ModelReply(Message("assistant", text), usage=Usage(10, 10))
+
+    runtime = SqliteRuntime(tmp_path / "runs.db") if journal else None
+    model = ScriptedModel([*map(answer, ["bad", "worse", "good"])])
+
+    for _ in range(2 if journal else 1):
+        reply = await Chat(model, [pay], advisors=[insist], runtime=runtime).send("go", run="r")
+        assert (reply.text, reply.usage.total_tokens, len(model.requests)) == ("good", 60, 3)
+
+
+async def test_a_request_after_one_that_failed_is_read_from_the_journal(tmp_path):
+    async def retry(turn, following):
+        try:
+            return await following(turn)
+        except ModelError:
+            return await following(turn)
+
+    def fail(request):
+        raise ModelError("m", "busy", retryable=True)
+
+    runtime = SqliteRuntime(tmp_path / "runs.db")
+    model = ScriptedModel([fail, [("pay", {"crash_at": 1})], [("pay", {"amount": 2})]])
+    with pytest.raises(Abort):
+        await Chat(model, [pay], advisors=[retry], runtime=runtime).send("go", run="r")
+
+    again = ScriptedModel(["done"])
+    reply = await Chat(again, [pay], advisors=[retry], runtime=runtime).send("go", run="r")
+
+    assert (reply.text, len(again.requests)) == ("done", 1)
+    assert [effect.key for effect in runtime.effects("r")] == ["1/model", "1/0/pay", "2/model"]
+
+
+@before_loop
+async def twice(turn, following):
+    """Run the loop again."""
+    await following(turn)
+    return await following(turn)
+
+
+@pytest.mark.parametrize("journal", [True, False])
+async def test_a_loop_that_runs_again_makes_calls_of_its_own(tmp_path, journal):
+    runtime = SqliteRuntime(tmp_path / "runs.db") if journal else None
+    model = ScriptedModel([[("pay", {"amount": 1})], "done", [("pay", {"amount": 2})], "done"])
+
+    reply = await Chat(model, [pay], advisors=[twice], runtime=runtime).send("go")
+
+    assert [result.text for result in reply.results] == ["paid 1", "paid 2"]
+    assert (len(set(get_keys())), reply.turns) == (2, 4)
+
+
+@pytest.mark.parametrize("journal", [True, False])
+async def test_a_loop_does_not_run_again_if_the_run_waits_for_a_decision(tmp_path, journal):
+    runtime = SqliteRuntime(tmp_path / "runs.db") if journal else None
+    model = ScriptedModel([[("pay", {"amount": 1})], "done", [("pay", {"amount": 2})], "done"])
+    box = Toolbox(pay, approve="all")
+    chat = Chat(model, box, advisors=[twice], runtime=runtime)
+
+    waiting = await chat.send("go")
+    [request] = waiting.pending
+    reply = await chat.resume(waiting, [box.approvals.decide(request, Allow())])
+
+    assert (waiting.turns, waiting.results[0].error.code) == (1, "approval_required")
+    assert reply.results[0].text == "paid 1"
+
+
+async def test_a_loop_does_not_run_again_beyond_a_limit():
+    @before_loop
+    async def often(turn, following):
+        for _ in range(4):
+            reply = await following(turn)
+        return reply
+
+    model = ScriptedModel([[("pay", {"amount": number})] for number in range(9)])
+
+    reply = await Chat(model, [pay], advisors=[often], limits=Limits(steps=2)).send("go")
+
+    assert (reply.finish, reply.limit, len(model.requests)) == ("limit", "limit of 2 steps", 2)
 
 
 async def test_a_call_that_is_executed_again_after_a_crash_has_the_same_key(tmp_path):

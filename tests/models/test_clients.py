@@ -12,6 +12,7 @@ from providers.samples import CHATS, box
 from toolmason import Chat, RemoteMcp, model
 from toolmason.errors import ConfigError, ModelError
 from toolmason.models import ModelRequest
+from toolmason.models.scripted import ScriptedModel
 
 CLIENTS = []
 
@@ -80,6 +81,30 @@ async def test_an_error_of_the_sdk_is_ours(kind):
         await model(f"{kind}:m", client=client_for(kind, server.url)).respond(ModelRequest("hi"))
 
     assert (caught.value.status, caught.value.retryable) == (429, True)
+
+
+FAILING = {
+    "openai": {"error": {"type": "server_error", "code": "oops", "message": "it broke"}},
+    "openai-chat": {"error": {"type": "requests", "code": "rate_limit_exceeded", "message": "it broke"}},
+    "anthropic": {"type": "error", "error": {"type": "overloaded_error", "message": "it broke"}},
+}
+
+
+@pytest.mark.parametrize("through_a_client", [True, False], ids=["client", "own"])
+@pytest.mark.parametrize("kind", FAILING)
+async def test_an_error_at_the_start_of_a_stream_is_one_that_may_go_away(kind, through_a_client):
+    event = f"event: error\ndata: {json.dumps(FAILING[kind])}\n\n".encode()
+    with provider(stream(event)) as server:
+        own = {"api_key": "k", "base_url": server.url, "max_retries": 0}
+        made = model(f"{kind}:m", **({"client": client_for(kind, server.url)} if through_a_client else own))
+
+        with pytest.raises(ModelError, match="it broke") as caught:
+            await all_of(made.stream(ModelRequest("hi")))
+        chat = Chat([made, ScriptedModel(["from the second"])])
+        events = [event async for event in chat.stream("x")]
+
+    assert (caught.value.status, caught.value.retryable) == (None, True)
+    assert events[-1].reply.text == "from the second"
 
 
 @pytest.mark.row("L4-28")

@@ -78,6 +78,8 @@ def test_the_error_for_an_unknown_provider_says_how_to_reach_its_server():
         ("openai:", {}, "has no model name"),
         ("openai:m", {"api_key": "k", "tool_mode": "json_schema"}, "requires openai-chat"),
         ("openai-chat:m", {"base_url": "x://y", "tool_mode": "native"}, "is not a URL"),
+        ("openai-chat:m", {"base_url": "http://[::1/"}, "is not a URL"),
+        ("openai-chat:m", {"base_url": "http://y:abc/"}, "is not a URL"),
         ("openai-chat:m", {"base_url": "http://y", "tool_mode": "xml"}, "tool_mode='xml'"),
         ("openai-chat:m", {"base_url": "http://y", "timeout": 0}, "timeout=0"),
         ("openai-chat:m", {"base_url": "http://y", "timeout": "5"}, "timeout='5'"),

@@ -110,6 +110,13 @@ def test_an_answer_in_another_form_is_what_the_model_said(text):
     assert (reply.text, reply.calls) == (text, ())
 
 
+@pytest.mark.parametrize("odd", [[], [1], 0, 7, False])
+def test_arguments_that_are_no_object_are_kept_as_they_came(odd):
+    calls = said(json.dumps({"calls": [{"name": "now", "arguments": odd}, {"arguments": {}}]})).calls
+
+    assert [(call.name, call.raw) for call in calls] == [("now", json.dumps(odd)), ("", {})]
+
+
 def test_what_a_provider_runs_cannot_be_offered():
     with pytest.raises(DefinitionError, match="needs a server with tool support"):
         CODEC.encode(ModelRequest("x", [WebSearch()]), "m")

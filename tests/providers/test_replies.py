@@ -184,6 +184,21 @@ def test_arguments_that_are_cut_go_back_as_an_object(provider):
     assert objections(provider, body) == []
 
 
+@pytest.mark.parametrize("text", ["\n", " \t ", "\u3000"])
+def test_anthropic_gets_no_text_of_nothing_but_spaces(text):
+    def encode(*messages):
+        return codec("anthropic").encode(ModelRequest([Message("user", "q"), *messages, Message("user", "r")]), "m")
+
+    thought, blank = {"type": "thinking", "thinking": "Hm.", "signature": "s"}, {"type": "text", "text": text}
+    state = {"provider": "anthropic", "items": [blank, thought, blank, thought, blank]}
+    alone = encode(Message("system", text), Message("assistant", text), Message("assistant", "a"))
+    kept = encode(Message("assistant", text * 3, provider_state=state))
+
+    assert [turn["content"][0]["text"] for turn in alone["messages"]] == ["q", "a", "r"]
+    assert "system" not in alone
+    assert kept["messages"][1]["content"] == [thought, blank, thought]
+
+
 def test_a_call_that_gemini_made_without_an_id_has_one_here_and_none_there():
     reply = codec("gemini").decode(parts({"functionCall": {"name": "now", "args": {}}, "thoughtSignature": "c2ln"}))
 

@@ -205,6 +205,19 @@ def test_an_unknown_option_and_an_unknown_mode_are_errors():
 
 
 @pytest.mark.parametrize("provider", CHATS)
+async def test_an_integer_with_too_many_digits_can_be_sent_again(provider):
+    def grow(n: int) -> int:
+        """Grow."""
+        return 10**5000
+
+    call = ToolCall("c1", "grow", {"n": 10**5000})
+    result = await Toolbox(grow).call(call)
+    messages = [Message("user", "x"), Message("assistant", "", [call]), Message("tool", results=[result])]
+
+    assert json.dumps(encoded(provider, messages)).count("1" + "0" * 5000) == 2
+
+
+@pytest.mark.parametrize("provider", CHATS)
 @pytest.mark.parametrize(
     "arguments",
     ['{"city": "Os', "[1]", "", None, b'{"a": 1}', '{"x": 1e999}', {"x": float("nan")}, '"\\ud800"', "\ud800"],

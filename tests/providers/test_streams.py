@@ -101,6 +101,23 @@ def test_a_stream_that_ends_too_early_is_an_error_that_may_go_away(provider):
     assert caught.value.retryable
 
 
+RATED = {"promptFeedback": {"safetyRatings": [{"category": "X", "probability": "LOW"}]}}
+BLOCKED = {"promptFeedback": {"blockReason": "SAFETY"}}
+BEGUN = {"candidates": [{"content": {"parts": [{"text": "Hello wo"}]}}]}
+
+
+@pytest.mark.parametrize("event", [RATED, {**BEGUN, **RATED}, {**BEGUN, **BLOCKED}], ids=["rated", "begun", "blocked"])
+def test_a_stream_of_gemini_that_is_cut_was_not_blocked(event):
+    with pytest.raises(ModelError, match="ended before the reply was complete"):
+        read("gemini", [sse([event])])
+
+
+def test_a_reply_of_gemini_with_only_ratings_was_not_blocked():
+    with pytest.raises(ModelError, match="the response has no candidate"):
+        codec("gemini").decode(RATED)
+    assert read("gemini", [sse([BLOCKED])])[1].finish == codec("gemini").decode(BLOCKED).finish == "filter"
+
+
 @pytest.mark.parametrize(
     ("provider", "event"),
     [

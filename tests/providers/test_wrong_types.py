@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from providers.recordings import STREAMS
 from providers.samples import CHATS, box
-from toolmason import Message
+from toolmason import Message, Toolbox, tool
 from toolmason.errors import ModelError
 from toolmason.models import Finished, ModelRequest
 from toolmason.models.http.remote import RemoteModel
@@ -178,10 +178,82 @@ def test_a_body_that_is_no_object_is_an_error(kind, body):
 
 
 def test_an_error_says_which_value_is_of_the_wrong_type():
-    body = put(BODIES["openai-chat"], ("choices", 0, "message", "tool_calls", 0, "function", "name"), 5)
+    body = put(BODIES["openai-chat"], ("choices", 0, "message", "content"), 5)
 
-    with pytest.raises(ModelError, match="the name of a call is 5, not a string"):
+    with pytest.raises(ModelError, match="the text is 5, not a string"):
         codec("openai-chat").decode(body)
+
+
+ITEMS = {
+    "openai": lambda body: body["output"],
+    "openai-chat": lambda body: body["choices"][0]["message"]["tool_calls"],
+    "anthropic": lambda body: body["content"],
+    "gemini": lambda body: body["candidates"][0]["content"]["parts"],
+}
+IN_PIECES = {
+    "openai": lambda items: [
+        *({"type": f"response.output_item.{step}", "item": item} for item in items for step in ("added", "done")),
+        {"type": "response.completed", "response": {}},
+    ],
+    "openai-chat": lambda items: [
+        {"choices": [{"index": 0, "delta": {"tool_calls": items}, "finish_reason": "tool_calls"}]}
+    ],
+    "anthropic": lambda items: [
+        *({"type": "content_block_start", "index": n, "content_block": item} for n, item in enumerate(items)),
+        {"type": "message_stop"},
+    ],
+    "gemini": lambda items: [{"candidates": [{"content": {"parts": items}, "finishReason": "STOP"}]}],
+}
+
+
+@tool
+def purge(days: int = 30) -> str:
+    """Purge."""
+    return f"purged {days}"
+
+
+def read_with(kind, odd, *, in_pieces):
+    """Return the calls of a reply with a right call, and with one that has odd fields."""
+    body = copy.deepcopy(BODIES[kind])
+    items = ITEMS[kind](body)
+    items.append(copy.deepcopy(items[-1]))
+    place = {"openai-chat": "function", "gemini": "functionCall"}.get(kind)
+    (items[-1] if place is None else items[-1][place]).update(odd)
+    items[-1].update({} if kind == "gemini" else {"id": "d", "call_id": "d"})
+    if not in_pieces:
+        return codec(kind).decode(body).calls
+    reader = codec(kind).reader(codec(kind).no_names)
+    for event in IN_PIECES[kind](items):
+        [*reader.feed(event)]
+    return reader.end().calls
+
+
+@pytest.mark.parametrize("in_pieces", [False, True], ids=["at once", "in pieces"])
+@pytest.mark.parametrize("odd", [[], [1], ["7"], 0, 7, 1.5, False, True, ["\ud800"]])
+@pytest.mark.parametrize("kind", CHATS)
+async def test_arguments_that_are_no_object_run_nothing_and_cost_no_other_call(kind, odd, in_pieces):
+    key = {"anthropic": "input", "gemini": "args"}.get(kind, "arguments")
+    right, wrong = read_with(kind, {"name": "purge", key: odd}, in_pieces=in_pieces)
+    refused = await Toolbox(purge).call(wrong)
+
+    assert (right.name, json.loads(wrong.raw)) == ("now", odd)
+    assert refused.error.code == "invalid_arguments", refused.text
+
+
+@pytest.mark.parametrize("in_pieces", [False, True], ids=["at once", "in pieces"])
+@pytest.mark.parametrize(("name", "read"), [(None, ""), ("", ""), (5, "5")])
+@pytest.mark.parametrize("kind", CHATS)
+def test_a_call_without_a_name_costs_no_other_call(kind, name, read, in_pieces):
+    assert [call.name for call in read_with(kind, {"name": name}, in_pieces=in_pieces)] == ["now", read]
+
+
+@pytest.mark.parametrize("kind", ["openai-chat", "anthropic"])
+def test_an_id_that_is_a_number_is_read_in_a_stream_as_in_a_body(kind):
+    items = [{**ITEMS[kind](BODIES[kind])[-1], "id": 5}]
+    reader = codec(kind).reader(codec(kind).no_names)
+    opened = [event.id for sent in IN_PIECES[kind](items) for event in reader.feed(sent) if hasattr(event, "id")]
+
+    assert {*opened, *(call.id for call in reader.end().calls)} == {"5"}
 
 
 @pytest.mark.parametrize("odd", ["x", -1, 1.5, [1], True])

@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeAlias
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from typing_extensions import TypeVar
 
 from toolmason._core.arguments.bind import Bound, make_binder
+from toolmason._core.arguments.key_counts import make_key_counts
 from toolmason._core.arguments.problems import get_details, reject
 from toolmason._core.call.call_policy import run_in_time
 from toolmason._core.catalog.catalog import FINAL_ANSWER
@@ -37,6 +38,7 @@ from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult
+from toolmason._wire import parse_json
 from toolmason.chat.loop import SystemAddition
 from toolmason.errors import Abort, ExecutionError, ToolCallError, ToolError, UnsupportedType
 from toolmason.models.protocol import Model
@@ -94,7 +96,7 @@ class AnswerType:
         self.definition = tool.definition
         inputs = compile_tool(tool).inputs
         self.validate_json = inputs.validate_json
-        self._bind = make_binder(inputs, FINAL_ANSWER, self._state.policy.settings)
+        self._bind = make_binder(inputs, FINAL_ANSWER, self._state.policy.settings, make_key_counts(inputs))
         self._formats: dict[Any, AnswerFormat] = {}
         self.instructions = (
             "When you have the final answer, write only JSON that matches this schema, without a code fence: "
@@ -343,7 +345,7 @@ def read_partial(kind: AnswerType, text: str) -> Any:
     if text.replace("\\\\", "").replace('\\"', "").count('"') % 2 == 0:
         text = _NUMBER_END.sub("", text)  # the next piece may continue the number
     try:
-        data = from_json(text, allow_partial="trailing-strings")
+        data = parse_json(text, allow_partial="trailing-strings")
     except ValueError:
         return MISSING
     try:

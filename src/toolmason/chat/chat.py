@@ -47,7 +47,7 @@ from toolmason.chat.run.compaction import Compact, Compactor
 from toolmason.chat.run.delegation import ChatTool
 from toolmason.chat.run.external import check_results
 from toolmason.chat.run.plan import ExecuteRule, RunPlan, share_budget
-from toolmason.chat.run.prepared import Prepare, PreparedRun, PrepareRun, restore_history, stream_events
+from toolmason.chat.run.prepared import Prepare, PreparedRun, PrepareRun, RunTask, restore_history, stream_events
 from toolmason.chat.run.resume import (
     ResumedRun,
     load_waiting,
@@ -119,8 +119,7 @@ class Chat(Generic[OutputT]):
         self._code = parse_code(code, search, execute)
         self._needs_deps = check_deps(self.box, self._context, may_follow=True)
         self._on_length = on_length
-        self._running_tasks: dict[str | None, set[asyncio.Task[Any]]] = {}
-        self._cancelled_tasks: set[asyncio.Task[Any]] = set()
+        self._running: dict[str | None, set[RunTask]] = {}
         self._tickets = TicketStore()
         given_output: Any = output
         self._output = given_output
@@ -228,9 +227,8 @@ class Chat(Generic[OutputT]):
     def cancel(self, conversation: str | None = None) -> None:
         """Cancel the runs of a conversation: model, tools, servers and tickets. Every call still gets a result."""
         self._tickets.cancel(conversation)
-        for task in tuple(self._running_tasks.get(conversation, ())):
-            self._cancelled_tasks.add(task)
-            task.get_loop().call_soon_threadsafe(task.cancel)
+        for run_task in tuple(self._running.get(conversation, ())):
+            run_task.cancel()
 
     async def wait_for_tickets(self, conversation: str | None = None) -> None:
         """Wait until the work in the background of a conversation has ended. The next `send` delivers the results."""
@@ -447,10 +445,10 @@ class Chat(Generic[OutputT]):
     async def _execute_run(self, prepare: PrepareRun, options: SendOptions) -> Reply[Any]:
         request_tools = RequestTools(self.box, options.tools, options.add_tools)
         conversation = options.conversation
+        running = self._running.setdefault(conversation, set())
         task = asyncio.current_task()
-        running = self._running_tasks.setdefault(conversation, set())
-        if task is not None:
-            running.add(task)
+        assert task is not None  # noqa: S101 - asyncio runs coroutines in tasks
+        running.add(run_task := RunTask(task, task.cancelling()))
         prepared: PreparedRun | None = None
         limits = self._get_limits(options)
         started_at = time.monotonic()
@@ -461,22 +459,22 @@ class Chat(Generic[OutputT]):
             if self._needs_deps or options.tools is not None or options.add_tools is not None:
                 check_deps(prepared.run.plan.box, prepared.run.plan.context)
             prepared.run.start(started_at)
-            await prepared.execute(lambda: task in self._cancelled_tasks)
+            await prepared.execute(run_task)
         except TimeoutError:
             # The time limit of a run includes waiting for servers and memory.
             if prepared is not None or not timeout.expired():
                 raise
         except asyncio.CancelledError:
             # A task that its caller cancelled must end; after `cancel()`, the caller expects a reply.
-            if task is None or task not in self._cancelled_tasks:
+            if not run_task.take_back():
                 raise
-            task.uncancel()
         finally:
-            if task is not None:
-                running.discard(task)
-                self._cancelled_tasks.discard(task)
-            if not running and self._running_tasks.get(conversation) is running:
-                del self._running_tasks[conversation]
+            run_task.is_over = True
+            if run_task.count:  # it ended in spite of a cancellation
+                run_task.take_back()
+            running.discard(run_task)
+            if not running and self._running.get(conversation) is running:
+                del self._running[conversation]
             await request_tools.aclose()
         finish: RunFinish = "limit" if timeout.expired() else "cancelled"
         limit = f"limit of {limits.seconds} seconds" if finish == "limit" else ""

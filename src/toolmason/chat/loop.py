@@ -57,7 +57,10 @@ class SystemAddition:
 NextStep: TypeAlias = Callable[[ModelTurn], Awaitable[ModelReply]]
 """The next advisor, or the model."""
 Advisor: TypeAlias = Callable[[ModelTurn, NextStep], Awaitable[ModelReply]]
-"""`async def advisor(turn, call_next) -> ModelReply`. It returns `await call_next(turn)`, or another reply."""
+"""`async def advisor(turn, call_next) -> ModelReply`. It returns `await call_next(turn)`, or another reply.
+
+A turn that an advisor answers counts as one of the model: it uses up a step, and its tools can be called.
+"""
 
 
 @explain_arguments
@@ -98,6 +101,13 @@ class ToolLoop:
     async def __call__(self, turn: ModelTurn, call_next: NextStep) -> ModelReply:
         """Run the loop."""
         turn = await self.on_start(turn)
+        if turn.number <= turn.run.turns:  # an advisor runs the loop again: each call of a run has its own key
+            if turn.run.finish != "pending" and await turn.run.must_stop():
+                turn.run.finish = "limit"
+            if turn.run.finish in ("pending", "limit"):  # no turn may follow
+                last: ModelReply = turn.run.last
+                return last
+            turn = replace(turn, number=turn.run.turns + 1)
         while True:
             turn = await self.before_turn(turn)
             reply = await self.after_turn(turn, await call_next(turn))

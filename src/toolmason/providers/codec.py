@@ -408,7 +408,9 @@ def parse_error(provider: str, body: Mapping[str, Any], status: int | None = Non
     metadata = error.get("metadata")
     detail = metadata.get("raw") if isinstance(metadata, Mapping) else None
     message = str(error.get("message", error)) + (f" ({detail})" if isinstance(detail, str) and detail else "")
-    retryable = code in _RETRYABLE_CODES or (status is not None and is_retryable_status(status))
+    # A code may say less than the type beside it.
+    codes = (code, error.get("type"), error.get("status"))
+    retryable = any(each in _RETRYABLE_CODES for each in codes) or (status is not None and is_retryable_status(status))
     return ModelError(provider, message, status=status, code=str(code), retryable=retryable)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +24,7 @@ from toolmason._core.values.content import (
 )
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
+from toolmason._wire import parse_long_integers, replace_long_integers
 from toolmason.providers.aliases import to_wire_id
 
 _INVALID_KEY: Final = "invalid_json"
@@ -116,6 +119,13 @@ def join_system_texts(messages: Iterable[Message]) -> str:
     return "\n\n".join(filter(None, texts))
 
 
+def read_arguments(sent: Any) -> str | Mapping[str, Any]:
+    """Return the arguments of a call as a model sent them. A value of another type becomes text, which is refused."""
+    if isinstance(sent, str | Mapping):
+        return sent
+    return "" if sent is None else json.dumps(replace_long_integers(sent), default=str)
+
+
 def get_arguments_object(call: ToolCall) -> dict[str, Any]:
     """Return the arguments of a call as a JSON object, even if the model sent invalid JSON."""
     arguments = call.raw
@@ -126,6 +136,9 @@ def get_arguments_object(call: ToolCall) -> dict[str, Any]:
         parsed = from_json(to_json(parsed, inf_nan_mode="null"))
     except (ValueError, TypeError, PydanticSerializationError):  # TypeError: a string with a lone surrogate
         parsed = None
+    if parsed is None and isinstance(arguments, Mapping):
+        with suppress(ValueError, TypeError):
+            parsed = parse_long_integers(to_json(arguments, inf_nan_mode="null"))
     if isinstance(parsed, dict):
         return parsed
     text = arguments.decode("utf-8", "replace") if isinstance(arguments, bytes) else replace_surrogates(str(arguments))

@@ -19,6 +19,8 @@ from toolmason._core.run.execute import await_with_timeout, call_with_arguments
 from toolmason._core.toolbox.exchange import ModelReply
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason._wire import replace_long_integers
+from toolmason.providers.content_parts import replace_surrogates
 
 _log = logging.getLogger("toolmason")
 
@@ -39,11 +41,18 @@ class RunEffect:
     repeatable: bool = True
     """True if an interrupted attempt may be repeated."""
 
+    def __post_init__(self) -> None:
+        # A model may name a tool that does not exist with a lone surrogate, which no store accepts.
+        for name in ("key", "name"):
+            object.__setattr__(self, name, replace_surrogates(getattr(self, name)))
+
 
 def get_recorded_arguments(call: ToolCall) -> dict[str, Any]:
     """Return the arguments of a call for the journal; text that is not a JSON object stays text."""
     arguments = call.arguments
-    return dict(arguments) if arguments or not call.raw else {"text": str(call.raw)}
+    if arguments or not call.raw:
+        return dict(replace_long_integers(arguments))
+    return {"text": str(replace_long_integers(call.raw))}
 
 
 Work: TypeAlias = Callable[[], Awaitable[Any]]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from pydantic_core import from_json
 from typing_extensions import override
 
 from toolmason._core.call.approval import ApprovalVerdict
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason._wire import parse_json
 from toolmason.chat.frontends.frontend import (
     Data,
     DataKind,
@@ -191,6 +191,6 @@ def _read_arguments(call: ToolCall) -> Any:
     if not isinstance(raw, str | bytes):
         return dict(raw or {})
     try:
-        return from_json(raw or "{}")
+        return parse_json(raw or "{}")
     except ValueError:
         return {"text": raw if isinstance(raw, str) else raw.decode("utf-8", "replace")}

@@ -6,25 +6,38 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from toolmason._core.call.approval import ApprovalRequest
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
 from toolmason.chat.reply import Reply
-from toolmason.errors import ConfigError, ExternalCall
+from toolmason.errors import ApprovalRequired, ConfigError, ExternalCall
 from toolmason.mcp_client.calls.output_checks import OutputChecker
 
 _SEPARATOR: Final = "/"
 """Between the ID of the call of a chat, and that of a call which the chat leaves to the application."""
 
 
-def find_external_calls(result: ToolResult, waiting: Reply[Any] | None) -> list[ToolCall]:
-    """Return the calls that the application has to run for a result: its own, or those of the chat that it waits for.
+def find_waiting(
+    results: Iterable[ToolResult], waiting: Mapping[str, Reply[Any]]
+) -> tuple[tuple[ApprovalRequest, ...], tuple[ToolCall, ...]]:
+    """Return what waits for a decision, and for the application: of these calls, and of the chats that they called.
 
     The ID of a call in a chat that was called as a tool starts with that of the outer call.
     """
-    if waiting is not None:
-        return [replace(call, id=f"{result.call_id}{_SEPARATOR}{call.id}") for call in waiting.external]
-    error = result.error
-    return [ToolCall(result.call_id, result.name, error.arguments)] if isinstance(error, ExternalCall) else []
+    pending: list[ApprovalRequest] = []
+    external: list[ToolCall] = []
+    for result in results:
+        error = result.error
+        if not isinstance(error, ApprovalRequired | ExternalCall):
+            continue
+        if (reply := waiting.get(result.call_id)) is not None:
+            pending += reply.pending
+            external += [replace(call, id=f"{result.call_id}{_SEPARATOR}{call.id}") for call in reply.external]
+        elif isinstance(error, ApprovalRequired):
+            pending.append(error.request)
+        else:
+            external.append(ToolCall(result.call_id, result.name, error.arguments))
+    return tuple(pending), tuple(external)
 
 
 def make_external_result(call: ToolCall, arguments: Any = None) -> ToolResult:

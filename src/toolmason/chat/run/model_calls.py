@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from types import NoneType
+from typing import Any, Final, TypeAlias
 
 from toolmason._core.run.metrics import METER, METERS
 from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API
@@ -25,7 +26,9 @@ from toolmason.chat.run.plan import RunPlan
 from toolmason.chat.run.spending import find_cost
 from toolmason.chat.run_spans import trace_turn
 from toolmason.errors import ModelError
+from toolmason.providers.content_parts import read_arguments
 
+_ARGUMENT_TYPES: Final = (str, dict, NoneType, bytes, Mapping)
 _Fragment: TypeAlias = TextDelta | ThoughtDelta | CallOpened | ArgumentsDelta | CallClosed
 
 
@@ -105,13 +108,15 @@ class CallIds:
 
 
 def assign_call_ids(reply: ModelReply, call_ids: set[str]) -> ModelReply:
-    """Give each call a unique ID and a name: providers reject conversations without them."""
+    """Give each call a unique ID and a name, without which providers reject conversations, and usual arguments."""
     message, ids = reply.message, CallIds(call_ids)
     calls: list[ToolCall] = []
     for call in message.calls:
         call_id = ids.add(call.id)
-        is_right = call_id == call.id and call.name
-        calls.append(call if is_right else replace(call, id=call_id, name=call.name or "unknown"))
+        sent: Any = call.raw
+        raw = sent if isinstance(sent, _ARGUMENT_TYPES) else read_arguments(sent)
+        is_right = call_id == call.id and call.name and raw is sent
+        calls.append(call if is_right else replace(call, id=call_id, name=call.name or "unknown", raw=raw))
     if tuple(calls) == message.calls:
         return reply
     return replace(reply, message=replace(message, calls=tuple(calls)))

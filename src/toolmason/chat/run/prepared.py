@@ -24,6 +24,42 @@ from toolmason.providers.conversation import repair
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class RunTask:
+    """Task of a run in progress, which is the caller's. `Chat.cancel` cancels it, but nothing after the run."""
+
+    task: asyncio.Task[Any]
+    earlier_count: int
+    """Number of cancellations of the task before the run."""
+    count: int = 0
+    """Number of cancellations by `cancel`."""
+    is_over: bool = False
+    _is_due: bool = False
+
+    def cancel(self) -> None:
+        """Cancel the run, from any thread, unless it ends first."""
+        self.task.get_loop().call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        # Two cancellations at once would raise CancelledError twice: the second time perhaps after the run.
+        if self.is_over or self._is_due:
+            return
+        self._is_due = True
+        self.count += 1
+        self.task.cancel()
+        self.task.get_loop().call_soon(self._mark_seen)
+
+    def _mark_seen(self) -> None:
+        self._is_due = False
+
+    def take_back(self) -> bool:
+        """Take back the cancellations by `cancel`. Return True if there were any, and no other ones."""
+        count, self.count = self.count, 0
+        for _ in range(count):
+            self.task.uncancel()
+        return count > 0 and self.task.cancelling() <= self.earlier_count
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class PreparedRun:
     """A run that is about to start, or to continue."""
 
@@ -35,8 +71,8 @@ class PreparedRun:
     """Options of the model."""
     resumed: ResumedRun | None = None
 
-    async def execute(self, is_cancelled: Callable[[], bool]) -> None:
-        """Run the turns and calls, until the run ends. `is_cancelled` returns True after `Chat.cancel`."""
+    async def execute(self, run_task: RunTask) -> None:
+        """Run the turns and calls, until the run ends."""
         run = self.run
         token = CURRENT_RUN.set(run.plan)
         try:
@@ -47,10 +83,8 @@ class PreparedRun:
                     await self._run_loop()
                 except asyncio.CancelledError:
                     run.mark_cancelled()
-                    task = asyncio.current_task()
-                    if task is None or not is_cancelled():
+                    if not run_task.take_back():
                         raise
-                    task.uncancel()
                 except TimeoutError:
                     if not run.is_over_limit():
                         raise

@@ -192,7 +192,8 @@ class ResumedRun:
             for call in message.calls:
                 # The call of a chat that waits is made again, and counted then.
                 if call.id in results_by_call and call.id not in self.reply.waiting:
-                    await restore_call(get_state(run.plan.box), call, results_by_call[call.id])
+                    result = results_by_call[call.id]
+                    await restore_call(get_state(run.plan.box), call, result, run.plan.context)
         if state is not None and delegated is not None:
             state.parent = get_state(delegated.caller.box).run
 

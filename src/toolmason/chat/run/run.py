@@ -11,17 +11,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, count
 from typing import Any
 
 from toolmason._core.call.approval import ApprovalRequest
 from toolmason._core.call.call_policy import run_in_time
 from toolmason._core.call.deadlines import Deadline
-from toolmason._core.catalog.catalog import READ_RESULT
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.run.tracing import get_traceparent, link_current
-from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
+from toolmason._core.toolbox.exchange import ModelReply, Usage
 from toolmason._core.toolbox.toolbox import get_state
-from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.provider_tools import get_native_origins
 from toolmason._core.values.results import ToolCall, ToolResult
@@ -45,13 +44,13 @@ from toolmason.chat.reply import (
 )
 from toolmason.chat.run.compaction import Compactor
 from toolmason.chat.run.delegation import get_delegation
-from toolmason.chat.run.external import find_external_calls
+from toolmason.chat.run.external import find_waiting
 from toolmason.chat.run.model_calls import assign_call_ids, call_model
 from toolmason.chat.run.plan import RunPlan
 from toolmason.chat.run.spending import find_cost
 from toolmason.chat.run.tickets import get_tickets
 from toolmason.chat.run.turn_calls import TurnCalls
-from toolmason.errors import ApprovalRequired, ConfigError, ExternalCall
+from toolmason.errors import ConfigError
 
 _log = logging.getLogger("toolmason")
 
@@ -78,8 +77,10 @@ class Run:
     """Number of messages that the run has recorded, across all processes that executed it."""
     turns: int = 0
     """Number of model turns so far, across all processes that executed the run."""
+    requests: set[str] = field(default_factory=set)
+    """Keys of the requests to the model in the journal."""
     last_executed: ModelReply | None = None
-    """Last reply whose calls were run."""
+    """Last reply whose calls were run, as the loop has it."""
     limit: str = ""
     """Limit that ended the run; empty if none did."""
     last_input: tuple[int, int] = (0, 0)
@@ -159,42 +160,65 @@ class Run:
     async def ask_model(self, turn: ModelTurn) -> ModelReply:
         """Ask the model for one turn."""
         started_at = time.perf_counter()
-        request = turn.request
-        if self.plan.request_tools.is_conditional:
-            disabled = await self.plan.request_tools.find_disabled(self.plan.context)
-            enabled = tuple(tool for tool in request.tools if tool.name not in disabled)
-            request = request.with_messages(request.messages, tools=enabled)
-        if self.plan.answer is not None:
-            request = self.plan.answer.apply(request)
-        self.turn_calls.offer(request.tools)
+        request = await self.turn_calls.make_offer(turn.request)
         if self.plan.execution is None:
             reply = await call_model(self.plan, request)
         else:
             data = {"messages": len(request.messages)}
-            effect = RunEffect(self.plan.run_id, f"{turn.number}/model", "model", self.plan.model.name, data)
-            reply = await self.plan.execution.perform(effect, partial(call_model, self.plan, request), REPLY_SERIALIZER)
+            # An advisor may ask several times. A request that failed leaves its key to the next one.
+            keys = (f"{turn.number}/model{again}" for again in chain([""], map("/{}".format, count(2))))
+            key = next(key for key in keys if key not in self.requests)
+            self.requests.add(key)
+            effect = RunEffect(self.plan.run_id, key, "model", self.plan.model.name, data)
+            work = partial(call_model, self.plan, request)
+            try:
+                reply = await self.plan.execution.perform(effect, work, REPLY_SERIALIZER)
+            except BaseException:
+                self.requests.discard(key)
+                raise
         if reply.message.calls:
             reply = assign_call_ids(reply, self.plan.call_ids)
-        self.turns, self.last = turn.number, reply
+        self.last = reply
         self.notes += reply.notes
         prices = self.plan.spending.prices
         cost = None if prices is None else find_cost(prices, reply, self.plan.model.name, self.notes)
-        self.plan.spending.add(reply.usage, cost, 0 if self.turn_calls.run_state.is_program else 1)
         self.last_input = (len(request.messages), reply.usage.input_tokens)
-        message = reply.message
-        names = tuple([call.name for call in message.calls])
-        step = Step(turn.number, message.text, names, time.perf_counter() - started_at, self.plan.model.name)
-        self.steps.append(step)
+        self._count_turn(turn.number, reply, reply.usage, cost, time.perf_counter() - started_at)
+        return reply
+
+    def _count_turn(self, number: int, reply: ModelReply, usage: Usage, cost: float | None, seconds: float) -> None:
+        self.turns = number
+        names = tuple([call.name for call in reply.message.calls])
+        self.plan.spending.add(usage, cost, 0 if self.turn_calls.run_state.is_program else 1)
+        self.steps.append(Step(number, reply.message.text, names, seconds, self.plan.model.name))
         if _log.isEnabledFor(logging.DEBUG):
             what = f"calls {to_line(', '.join(names))}" if names else "an answer"
-            _log.debug("run %s, turn %d: %s in %.1f ms", self.plan.run_id, turn.number, what, step.seconds * 1000)
+            _log.debug("run %s, turn %d: %s in %.1f ms", self.plan.run_id, number, what, seconds * 1000)
+
+    async def _take(self, turn: ModelTurn, reply: ModelReply) -> ModelReply:
+        """Return the reply of an advisor with the same guarantees as one of the model."""
+        if self.turns != turn.number:  # the model was not asked: the turn counts, and offers its tools
+            await self.turn_calls.make_offer(turn.request)
+            self._count_turn(turn.number, reply, Usage(), None, 0.0)
+            await asyncio.sleep(0)  # so that a run can be cancelled if nothing in it waits
+        return self._identify(reply)
+
+    def _identify(self, reply: ModelReply) -> ModelReply:
+        """Give the calls of an advisor's reply IDs that no call of the conversation has."""
+        if not reply.message.calls:
+            return reply
+        taken = {call.id for message in self.messages for call in message.calls} | {call.id for call in self.calls}
+        reply = assign_call_ids(reply, taken)
+        self.plan.call_ids |= taken
         return reply
 
     # --- tool calls ----------------------------------------------------------------------------------
 
     async def handle_reply(self, turn: ModelTurn, reply: ModelReply) -> ModelTurn | None:
         """Run the calls of a reply. Return the next turn, or None if the run is over."""
-        execute = self.plan.execute
+        given, execute = reply, self.plan.execute
+        if reply is not self.last or self.turns != turn.number:
+            reply = await self._take(turn, reply)
         calls = reply.message.calls
         if reply.finish == "pause" and execute is not False and is_paused_by_provider(reply):
             return await self._continue_answer(turn, reply)
@@ -211,7 +235,7 @@ class Run:
             return None
         await self.record([reply.message])
         self.calls.extend(calls)
-        self.last_executed = reply
+        self.last_executed = given
         results = await self.run_calls(turn.number, calls)
         return await self.handle_results(turn, reply, results)
 
@@ -287,6 +311,8 @@ class Run:
         """Record the final reply, as returned by the advisors. If its calls were run, it is already recorded."""
         if reply is self.last_executed or self.finish == "pending":
             return
+        if reply is not self.last:
+            reply = self._identify(reply)
         message = reply.message
         await self.record([message])
         if message.calls:
@@ -310,7 +336,9 @@ class Run:
         if answer is not None:
             results = answer.review(reply.message.calls, results)
         errors = [result.error for result in results if result.error is not None]
-        is_waiting = bool(errors) and self._find_waiting(results)
+        if errors:
+            self.pending, self.external = find_waiting(results, self.plan.waiting)
+        is_waiting = bool(errors and (self.pending or self.external))
         await self.record([Message("tool", results=tuple(results))], persist=not is_waiting)
         self.results.extend(results)
         self.delegations += [found for result in results if result.meta and (found := get_delegation(result))]
@@ -332,45 +360,18 @@ class Run:
             return await self.make_next_turn(turn)
         return None
 
-    def _find_waiting(self, results: Sequence[ToolResult]) -> bool:
-        """Find what waits, in these calls and in those of the chats that they called. Return False if nothing does."""
-        pending: list[ApprovalRequest] = []
-        external: list[ToolCall] = []
-        for result in results:
-            if not isinstance(result.error, ApprovalRequired | ExternalCall):
-                continue
-            reply = self.plan.waiting.get(result.call_id)
-            external += find_external_calls(result, reply)
-            if reply is not None:
-                pending += reply.pending
-            elif isinstance(result.error, ApprovalRequired):
-                pending.append(result.error.request)
-        self.pending, self.external = tuple(pending), tuple(external)
-        return bool(pending or external)
-
     async def make_next_turn(self, turn: ModelTurn) -> ModelTurn:
         """Return the turn after this one. A forced tool choice applies only once."""
         if self.plan.tickets is not None:
             await self.deliver_tickets(turn.number + 1)
-        request = turn.request.with_messages(
-            await self.get_visible_messages(), tool_choice=None, tools=await self._get_next_tools(turn.request)
-        )
-        return ModelTurn(request, turn.number + 1, turn.conversation, self)
-
-    async def _get_next_tools(self, request: ModelRequest) -> tuple[ToolDefinition, ...]:
-        """Return the tools of the next turn: those that the toolbox has now, and the advisors' own."""
-        box, tools = self.plan.box, request.tools
-        request_tools = self.plan.request_tools
+        box, tools, request_tools = self.plan.box, turn.request.tools, self.plan.request_tools
+        messages = await self.get_visible_messages()
         if request_tools.prepared is not None or request_tools.has_changed():
             tools = await request_tools.update(box, tools)
-        if self.plan.tickets is not None:
-            tools = self.plan.tickets.add_tools(
-                [tool for tool in tools if not self.turn_calls.is_ticket_tool(tool.name)]
-            )
-        if len(get_state(box).result_store) == 0 or any(tool.name == READ_RESULT for tool in tools):
-            return tools
-        reader = [tool.definition for tool in box.tools if tool.name == READ_RESULT]
-        return tuple(sorted([*tools, *reader], key=lambda tool: tool.name))
+        if self.plan.tickets is not None or len(get_state(box).result_store):
+            tools = self.turn_calls.add_own_tools(tools)
+        request = turn.request.with_messages(messages, tool_choice=None, tools=tools)
+        return ModelTurn(request, turn.number + 1, turn.conversation, self)
 
     async def get_visible_messages(self, messages: Sequence[Message] | None = None) -> tuple[Message, ...]:
         """Return the messages that the model sees next."""

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from toolmason._core.call.batch import Batch, get_max_parallel
-from toolmason._core.catalog.catalog import FINAL_ANSWER
+from toolmason._core.catalog.catalog import FINAL_ANSWER, READ_RESULT
 from toolmason._core.define.tool import Tool
 from toolmason._core.run.call_log import CALL_LOG
 from toolmason._core.toolbox.approvals import restore_call
+from toolmason._core.toolbox.exchange import ModelRequest
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
@@ -49,8 +50,29 @@ class TurnCalls:
 
     def offer(self, tools: Sequence[ToolDefinition]) -> None:
         """Set the tools of the last request. The model cannot call other tools of the toolbox."""
-        if self._offered is not tools:
-            self._offered, self._offered_names = tools, frozenset([tool.name for tool in tools])
+        self._offered, self._offered_names = tools, frozenset([tool.name for tool in tools])
+
+    async def make_offer(self, request: ModelRequest) -> ModelRequest:
+        """Return a request as the model gets it. Only its tools can be called."""
+        if self.plan.request_tools.is_conditional:
+            disabled = await self.plan.request_tools.find_disabled(self.plan.context)
+            enabled = tuple(tool for tool in request.tools if tool.name not in disabled)
+            request = request.with_messages(request.messages, tools=enabled)
+        if self.plan.answer is not None:
+            request = self.plan.answer.apply(request)
+        if self._offered is not request.tools:
+            self.offer(request.tools)
+        return request
+
+    def add_own_tools(self, tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
+        """Return the tools of a turn with those that a run offers for its tickets and its long results."""
+        box = self.plan.box
+        if self.plan.tickets is not None:
+            tools = self.plan.tickets.add_tools([tool for tool in tools if not self.is_ticket_tool(tool.name)])
+        if len(get_state(box).result_store) == 0 or any(tool.name == READ_RESULT for tool in tools):
+            return tools
+        reader = [tool.definition for tool in box.tools if tool.name == READ_RESULT]
+        return tuple(sorted([*tools, *reader], key=lambda tool: tool.name))
 
     def find_effect(self, call_id: str) -> str:
         """Return the key of a call in the journal; empty if it is not a call of this run."""
@@ -119,7 +141,7 @@ class TurnCalls:
             result = replace_result(result, call_id=call.id)
         if not was_run:
             # Calls of an earlier process count as well: resuming a run does not raise its limits.
-            await restore_call(get_state(self.plan.box), call, result)
+            await restore_call(get_state(self.plan.box), call, result, self.plan.context)
             if TICKET in result.meta:
                 await restore_ticket(self.plan, call, result)
             if (delegation := get_delegation(result)) is not None:

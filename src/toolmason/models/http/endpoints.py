@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlunsplit
 
 from toolmason._secrets import remember_secrets
 from toolmason._services import SERVICES, Service, find_service, is_own_host
+from toolmason._text import split_url
 from toolmason.errors import ConfigError
 from toolmason.models.http.sender import Endpoint
 
@@ -22,12 +23,12 @@ def get_base_url(service: Service, base_url: str | None) -> str:
     base = base_url or ""
     if not base and service.url_variable and (base := os.environ.get(service.url_variable, "")):
         base = base if "://" in base else f"http://{base}"  # OLLAMA_HOST may be a host and a port
-        is_whole = urlsplit(base).path.strip("/") or not service.url_suffix
+        is_whole = split_url(base).path.strip("/") or not service.url_suffix
         base = base if is_whole else base.rstrip("/") + service.url_suffix
     base = base or service.base_url
     if not base:
         raise ConfigError(f"{service.name} has no common address. Set {service.url_variable}, or pass `base_url=`.")
-    if not base.startswith(("http://", "https://")) or not urlsplit(base).netloc:
+    if not base.startswith(("http://", "https://")) or not split_url(base).netloc:
         raise ConfigError(f"base_url={base!r} is not a URL. Use http://… or https://….")
     return base
 
@@ -83,7 +84,7 @@ def _get_paths(service: Service, model: str) -> tuple[str, str, str]:
 
 def _add_path(base: str, path: str) -> str:
     """Return a URL with a further path; a query of the base, such as `?api-version=…`, stays at the end."""
-    parts = urlsplit(base)
+    parts = split_url(base)
     path, _, query = path.partition("?")
     base_path = parts.path.rstrip("/")
     base_path = base_path.removesuffix("/v1") if path.startswith("v1/") else base_path

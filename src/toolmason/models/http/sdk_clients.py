@@ -18,10 +18,11 @@ from typing import Any, Final
 from typing_extensions import override
 
 from toolmason._services import Service, find_service
-from toolmason._wire import is_retryable_status, parse_retry_after
+from toolmason._wire import parse_retry_after
 from toolmason.errors import ConfigError, ModelError, safe_str
 from toolmason.models.http.redaction import find_client_secrets
 from toolmason.models.http.sender import get_origin, join_headers
+from toolmason.providers.codec import parse_error
 
 _PATHS: Final = {"openai": "/responses", "openai-chat": "/chat/completions", "anthropic": "/v1/messages"}
 _PACKAGES: Final = {"openai": "openai", "openai-chat": "openai", "anthropic": "anthropic", "gemini": "google"}
@@ -221,18 +222,18 @@ def to_model_error(error: Exception, provider: str, origin: str = "") -> ModelEr
     if isinstance(error, ModelError):
         return error
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
-    status_code = status if isinstance(status, int) else None
+    # A stream that ends in an error has the status of its start.
+    status_code = status if isinstance(status, int) and status >= 400 else None  # noqa: PLR2004 - those of errors
     body = getattr(error, "body", None)
     inner = body.get("error", body) if isinstance(body, Mapping) else None
-    code = str(inner.get("code") or inner.get("type") or "") if isinstance(inner, Mapping) else ""
+    told = parse_error(provider, {"error": inner if isinstance(inner, Mapping) else {"message": ""}}, status_code)
     kind = type(error).__name__
-    retryable = (
-        is_retryable_status(status_code) if status_code is not None else "Connection" in kind or "Timeout" in kind
-    )
+    is_unanswered = told.status is None and not told.code and ("Connection" in kind or "Timeout" in kind)
     message = safe_str(error) or kind
-    if origin and status_code is None and retryable:
+    if origin and is_unanswered:
         message = f"no response from {origin} ({message.rstrip('.')})"
-    model_error = ModelError(provider, message, status=status_code, code=code, retryable=retryable)
+    retryable = told.retryable or is_unanswered
+    model_error = ModelError(provider, message, status=told.status, code=told.code, retryable=retryable)
     headers = getattr(getattr(error, "response", None), "headers", None)
     model_error.retry_after = parse_retry_after(headers) if isinstance(headers, Mapping) else None
     return model_error

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pydantic_core import from_json
 from typing_extensions import override
 
 from toolmason._core.toolbox import exchange
@@ -14,6 +13,7 @@ from toolmason._core.values.content import Content
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Citation, Message
 from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason._wire import parse_json
 from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
 from toolmason.providers.codec import Body, ItemCodec, ReplyReader, parse_error
@@ -35,6 +35,7 @@ _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "pause_turn": "pause",
 }
 _CHOICE_MODES: Final = {"auto": "auto", "required": "any", "none": "none"}
+_SIGNED_TYPES: Final = ("thinking", "redacted_thinking")
 _USAGE_PATHS: Final = (
     ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
     ("output_tokens",),
@@ -80,8 +81,8 @@ class AnthropicReader(ReplyReader["AnthropicCodec"]):
     def _start_block(self, index: int, block: dict[str, Any]) -> Iterator[ModelEvent]:
         self._blocks[index] = block
         if block.get("type") == "tool_use":
-            block["id"] = block.get("id") or content_parts.make_call_id("toolu")
-            yield exchange.CallOpened(block["id"], self.names.get_name(block.get("name") or ""))
+            block["id"] = str(block.get("id") or content_parts.make_call_id("toolu"))
+            yield exchange.CallOpened(block["id"], self.names.get_name(str(block.get("name") or "")))
         elif block.get("type") == "text" and block.get("text"):
             yield exchange.TextDelta(block["text"])
 
@@ -110,7 +111,7 @@ class AnthropicReader(ReplyReader["AnthropicCodec"]):
         if (index, "input") in self.pieces:
             text = content_parts.join_pieces(self.pieces, (index, "input"))
             try:
-                parsed = from_json(text or "{}")
+                parsed = parse_json(text or "{}")
             except ValueError:
                 parsed = None
             # Truncated by the token limit, or not an object: binding the text as arguments reports the problem.
@@ -156,7 +157,10 @@ class AnthropicCodec(ItemCodec):
     def format_message(self, message: Message, names: ToolNames, model: str) -> list[Body]:
         if message.role == "assistant":
             blocks = self.format_assistant(message, names)
-            return [block for block in blocks if block.get("type") != "text" or block.get("text")]
+            for block in blocks:
+                if block.get("type") == "text" and not str(block.get("text") or "").strip():
+                    return [*_iter_sendable(blocks)]
+            return blocks
         if message.role == "tool":
             return [self.result(result, names) for result in message.results]
         if message.role == "user":
@@ -178,7 +182,7 @@ class AnthropicCodec(ItemCodec):
         if not turns or turns[0]["role"] == "assistant":
             turns.insert(0, {"role": "user", "content": [{"type": "text", "text": content_parts.FILLER_TEXT}]})
         body: Body = {"model": model, "max_tokens": _DEFAULT_MAX_TOKENS, "messages": turns}
-        if text := content_parts.join_system_texts(request.messages):
+        if (text := content_parts.join_system_texts(request.messages)).strip():
             body["system"] = text
         return body
 
@@ -216,9 +220,10 @@ class AnthropicCodec(ItemCodec):
     def parse_call(self, item: Mapping[str, Any], names: ToolNames) -> ToolCall | None:
         if item.get("type") != "tool_use":
             return None
-        name = names.get_name(item["name"])
+        name = names.get_name(str(item.get("name") or ""))
         sent = item.get("input")
-        return ToolCall(str(item.get("id") or ""), name, {} if sent is None else names.restore_keys(name, sent))
+        sent = sent if type(sent) is dict else content_parts.read_arguments(sent) or {}
+        return ToolCall(str(item.get("id") or ""), name, names.restore_keys(name, sent))
 
     @override
     def format_call(self, call: ToolCall, names: ToolNames) -> Body:
@@ -245,6 +250,17 @@ class AnthropicCodec(ItemCodec):
             source = str(mark.get("file_id") or mark.get("source") or ("" if number is None else number))
             title = str(mark.get("title") or mark.get("document_title") or "")
             yield Citation(str(mark.get("url") or ""), title, str(mark.get("cited_text") or ""), source, start, end)
+
+
+def _iter_sendable(blocks: Sequence[Body]) -> Iterator[Body]:
+    """Yield the blocks that the API accepts: it refuses text of nothing but spaces."""
+    signed = [number for number, block in enumerate(blocks) if block.get("type") in _SIGNED_TYPES]
+    for number, block in enumerate(blocks):
+        text = str(block.get("text") or "")
+        # What the provider sent between signed blocks must not change.
+        is_kept = bool(text and signed) and signed[0] < number < signed[-1]
+        if block.get("type") != "text" or text.strip() or is_kept:
+            yield block
 
 
 def _format_user_part(part: Content) -> Body | None:

@@ -107,7 +107,7 @@ class GeminiReader(ReplyReader["GeminiCodec"]):
     @override
     def build_body(self) -> Body | None:
         if self._finish is None:
-            return self._body if self._body.get("promptFeedback") else None
+            return self._body if _get_block_reason(self._body) and not self._parts else None
         for number in tuple(self.pieces):
             self._parts[number]["text"] = content_parts.join_pieces(self.pieces, number, self._parts[number]["text"])
         content = {"role": "model", "parts": self._parts}
@@ -233,9 +233,8 @@ class GeminiCodec(ItemCodec):
         usage = read_usage(body.get("usageMetadata"), _USAGE_PATHS)
         candidates = body.get("candidates") or []
         if not candidates:
-            if not body.get("promptFeedback"):
+            if not (reason := _get_block_reason(body)):
                 raise ValueError("the response has no candidate")
-            reason = str(body["promptFeedback"].get("blockReason") or "")
             return ModelReply(Message("assistant"), (), "filter", usage, body, reason)
         parts = (candidates[0].get("content") or {}).get("parts") or []
         message = self.read_message(parts, names)
@@ -250,7 +249,8 @@ class GeminiCodec(ItemCodec):
         call = item.get("functionCall")
         if not isinstance(call, Mapping):
             return None
-        return ToolCall(str(call.get("id") or ""), names.get_name(call["name"]), call.get("args") or {})
+        name = names.get_name(str(call.get("name") or ""))
+        return ToolCall(str(call.get("id") or ""), name, content_parts.read_arguments(call.get("args")) or {})
 
     @override
     def format_call(self, call: ToolCall, names: ToolNames) -> Body:
@@ -267,6 +267,11 @@ class GeminiCodec(ItemCodec):
     @override
     def format_text(self, text: str) -> Body:
         return {"text": text}
+
+
+def _get_block_reason(body: Mapping[str, Any]) -> str:
+    """Return why a prompt was blocked; empty if it was not. The ratings of a prompt also come without a reason."""
+    return str((body.get("promptFeedback") or {}).get("blockReason") or "")
 
 
 def _read_grounding(candidate: Mapping[str, Any], text: str) -> Iterator[Citation]:

@@ -10,17 +10,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from typing_extensions import override
 
 from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, TextDelta, iter_reply_events
 from toolmason._core.values.content import Text
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
+from toolmason._wire import parse_json
 from toolmason.errors import DefinitionError
 from toolmason.providers.aliases import ToolNames
 from toolmason.providers.codec import Body
-from toolmason.providers.content_parts import get_arguments_object, join_parts, make_call_id, replace_surrogates
+from toolmason.providers.content_parts import (
+    get_arguments_object,
+    join_parts,
+    make_call_id,
+    read_arguments,
+    replace_surrogates,
+)
 from toolmason.providers.formats.openai_chat import OpenAiChatCodec, OpenAiChatReader
 from toolmason.providers.tool_set import ToolSet
 
@@ -105,13 +112,15 @@ class JsonModeCodec(OpenAiChatCodec):
         reply = super().parse_reply(body, names)
         text = reply.text
         try:
-            answer = from_json(text)
+            answer = parse_json(text)
         except ValueError:
             return reply  # plain text or truncated JSON: return it as the model wrote it
         if not isinstance(answer, dict) or not answer.keys() & {"calls", "answer"}:
             return reply
         calls = [
-            ToolCall(make_call_id(), names.get_name(str(call["name"])), call.get("arguments") or {})
+            ToolCall(
+                make_call_id(), names.get_name(str(call.get("name") or "")), read_arguments(call.get("arguments")) or {}
+            )
             for call in answer.get("calls") or ()
         ]
         given = answer.get("answer")

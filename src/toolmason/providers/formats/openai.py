@@ -70,7 +70,7 @@ class OpenAiResponsesReader(ReplyReader["OpenAiResponsesCodec"]):
             yield exchange.ArgumentsDelta(str(item.get("call_id") or ""), event.get("delta") or "")
         elif kind == "response.function_call_arguments.done":
             number, item = self._open_item(event)
-            item["arguments"] = event.get("arguments") or self._join_arguments(number)
+            item["arguments"] = content_parts.read_arguments(event.get("arguments")) or self._join_arguments(number)
         elif kind in _END_EVENTS:
             yield from self._finish(event.get("response") or {})
 
@@ -98,9 +98,9 @@ class OpenAiResponsesReader(ReplyReader["OpenAiResponsesCodec"]):
         if item.get("type") == "function_call":
             known_id = self._items.get(number, {}).get("call_id")
             item["call_id"] = item.get("call_id") or item.get("id") or known_id or content_parts.make_call_id()
-            item["arguments"] = item.get("arguments") or self._join_arguments(number)
+            item["arguments"] = content_parts.read_arguments(item.get("arguments")) or self._join_arguments(number)
             if not is_done:
-                yield exchange.CallOpened(str(item["call_id"]), self.names.get_name(item.get("name") or ""))
+                yield exchange.CallOpened(str(item["call_id"]), self.names.get_name(str(item.get("name") or "")))
         self._items[number] = item
         if is_done and number not in self._closed:
             self._closed.add(number)
@@ -202,7 +202,8 @@ class OpenAiResponsesCodec(ItemCodec):
         if item.get("type") != "function_call":
             return None
         call_id = str(item.get("call_id") or item.get("id") or "")
-        return ToolCall(call_id, names.get_name(item["name"]), item.get("arguments") or "{}")
+        name = names.get_name(str(item.get("name") or ""))
+        return ToolCall(call_id, name, content_parts.read_arguments(item.get("arguments")) or "{}")
 
     @override
     def format_call(self, call: ToolCall, names: ToolNames) -> Body:

@@ -92,11 +92,12 @@ class OpenAiChatReader(ReplyReader["OpenAiChatCodec"]):
                 self._passthrough[key] = piece
 
     def _read_call_delta(self, piece: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        function, index, call_id = piece.get("function") or {}, piece.get("index"), piece.get("id")
+        function, index, call_id = piece.get("function") or {}, piece.get("index"), str(piece.get("id") or "")
+        name = str(function.get("name") or "")
         if index is None:  # some servers omit it: an id starts a call, a delta without id continues the last one
             index = call_id or next(reversed(self._calls), 0)
         key = self._latest.get(index, index)
-        if key in self._calls and call_id and function.get("name") and call_id != self._calls[key]["id"]:
+        if key in self._calls and call_id and name and call_id != self._calls[key]["id"]:
             key = index, call_id  # every call of Ollama has the index 0 (ollama/ollama#15457)
         self._latest[index] = key
         if key not in self._calls:
@@ -105,10 +106,10 @@ class OpenAiChatReader(ReplyReader["OpenAiChatCodec"]):
         call = self._calls[key]
         call.update(_get_extra_content(piece))
         known = call["function"]
-        if not known["name"] and (name := function.get("name")):
+        if not known["name"] and name:
             known["name"] = name
             yield exchange.CallOpened(call["id"], self.names.get_name(name))
-        text = function.get("arguments") or ""
+        text = content_parts.read_arguments(function.get("arguments")) or ""
         if not isinstance(text, str):  # llama.cpp and others have sent the object itself
             text = content_parts.get_arguments_json(ToolCall("", "", text))
         if text:
@@ -333,10 +334,9 @@ def _iter_attachments(message: Message) -> Iterator[Body]:
 
 def _parse_call(item: Mapping[str, Any], names: ToolNames) -> ToolCall:
     function = item["function"]
-    arguments = function.get("arguments")
-    return ToolCall(
-        str(item.get("id") or content_parts.make_call_id()), names.get_name(function["name"]), arguments or "{}"
-    )
+    name = names.get_name(str(function.get("name") or ""))
+    arguments = content_parts.read_arguments(function.get("arguments")) or "{}"
+    return ToolCall(str(item.get("id") or content_parts.make_call_id()), name, arguments)
 
 
 CODEC: Final = OpenAiChatCodec()

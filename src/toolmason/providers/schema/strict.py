@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from toolmason._core.define.schema_nodes import LIST_KEYWORDS, MAPPING_KEYWORDS, SINGLE_KEYWORDS, get_own_types
+from toolmason._core.define.schema_nodes import (
+    LIST_KEYWORDS,
+    MAPPING_KEYWORDS,
+    SINGLE_KEYWORDS,
+    find_malformed_keyword,
+    get_own_types,
+)
 from toolmason._core.values.provider_tools import Strict
 from toolmason.errors import ConfigError
 from toolmason.providers.schema.dialects import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, OPENAI_STRICT, Dialect
@@ -22,6 +28,7 @@ _PATCHED_KEYWORDS: Final = frozenset(
     {"required", *MAPPING_KEYWORDS, *LIST_KEYWORDS, *SINGLE_KEYWORDS, *CHANGED_KEYWORDS}
 )
 _PLAIN_KEYWORDS: Final = frozenset({"type", "description", "minimum", "maximum", "default"})
+_FAILURES: Final = (SchemaTooComplex, RecursionError, TypeError, AttributeError)
 _MAX_DEPTH: Final = 200
 _MAX_PLAIN_PROPERTIES: Final = 100
 _match_portable_name: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}").fullmatch
@@ -75,14 +82,19 @@ def _narrow(
     narrower = SchemaNarrower(schema, dialect, shared)
     try:
         narrowed_schema = narrower.narrow_root(schema)
-    except (SchemaTooComplex, RecursionError):
-        return _refuse(reason)
+    except _FAILURES as error:
+        return _refuse(schema, reason, error)
     return NarrowedSchema(narrowed_schema, strict, reason, tuple(narrower.losses), narrower.key_aliases)
 
 
-def _refuse(reason: str) -> NarrowedSchema:
-    """Return the form of a schema that is too large to write out, which no request contains unless it is `lossy`."""
-    loss = Loss("$", "the schema is too complex: its parts refer to each other too often", changes_meaning=True)
+def _refuse(schema: Mapping[str, Any], reason: str, error: Exception) -> NarrowedSchema:
+    """Return the form of a schema that cannot be written out, which no request contains unless it is `lossy`."""
+    what = "the schema is too complex: its parts refer to each other too often"
+    if isinstance(error, TypeError | AttributeError):
+        if (keyword := find_malformed_keyword(schema)) is None:
+            raise error
+        what = f"the value of `{keyword}` has the wrong type"
+    loss = Loss("$", what, changes_meaning=True)
     return NarrowedSchema({"type": "object", "properties": {}}, reason=reason or str(loss), losses=(loss,))
 
 
@@ -91,7 +103,9 @@ def _is_accepted(schema: Mapping[str, Any], dialect: Dialect, shared: SharedPart
     properties = schema.get("properties")
     if type(properties) is not dict or not schema.keys() <= USUAL_ROOT or schema.get("type") != "object":
         return False
-    if schema.get("additionalProperties", False) is not False or len(properties) > _MAX_PLAIN_PROPERTIES:
+    if type(schema.get("required", [])) is not list or len(properties) > _MAX_PLAIN_PROPERTIES:
+        return False
+    if schema.get("additionalProperties", False) is not False:
         return False
     parts = chain(properties.values(), schema.get("$defs", {}).values())
     return all(map(_match_portable_name, properties)) and all(_is_unchanged(part, dialect, shared) for part in parts)
@@ -110,21 +124,24 @@ def _is_unchanged(part: Any, dialect: Dialect, shared: SharedParts) -> bool:
         return False
     if (found := shared.unchanged.get(key)) is None:
         narrower = SchemaNarrower({}, dialect)
-        found = shared.unchanged[key] = _patch(shape, narrower, 1) == shape and not narrower.key_aliases
+        is_patched = find_malformed_keyword(shape) is not None or _patch(shape, narrower, 1) != shape
+        found = shared.unchanged[key] = not is_patched and not narrower.key_aliases
     return found
 
 
 def _fit_loosely(
     schema: Mapping[str, Any], dialect: Dialect, reason: str, shared: SharedParts | None
 ) -> NarrowedSchema:
-    if _is_accepted(schema, dialect, shared or SharedParts()):
-        return NarrowedSchema(dict(schema), reason=reason)
-    narrower = SchemaNarrower(schema, dialect)
     try:
+        if _is_accepted(schema, dialect, shared or SharedParts()):
+            return NarrowedSchema(dict(schema), reason=reason)
+        if find_malformed_keyword(schema) is not None:
+            raise TypeError  # `_refuse` names the keyword
+        narrower = SchemaNarrower(schema, dialect)
         root = {"type": "object", "properties": {}, **narrower.flatten_root(schema)}
         patched = _patch(root, narrower, 0)
-    except (SchemaTooComplex, RecursionError):
-        return _refuse(reason)
+    except _FAILURES as error:
+        return _refuse(schema, reason, error)
     if root["type"] != "object":
         narrower.add_loss("$", f"the schema has type {root['type']!r}, not 'object'", changes_meaning=True)
     patched.pop("$schema", None)
