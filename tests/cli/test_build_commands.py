@@ -152,6 +152,22 @@ def test_a_manifest_is_a_target_to_list_and_call(run, shop, target):
     assert called.stdout == '["a","a"]\n'
 
 
+@pytest.mark.parametrize("wrong", [{"properties": 5}, {"required": None}, {"properties": {"limit": {"type": [5]}}}])
+@pytest.mark.parametrize("words", [["list", "shop"], ["list", "shop", "--json"], ["call", "shop", "find", "text=a"]])
+def test_a_manifest_with_a_damaged_schema_is_refused(run, shop, wrong, words):
+    run(shop, "build", "shop")
+    file = shop / "shop" / "_toolmason.json"
+    form = json.loads(file.read_text("utf-8"))
+    form["tools"][-1]["input_schema"] |= wrong
+    file.write_text(json.dumps(form), "utf-8")
+
+    done = run(shop, *words)
+
+    assert done.returncode == 3
+    assert "has the wrong type. Rebuild the file." in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_stale_manifest_is_told_on_standard_error(run, shop):
     run(shop, "build", "shop")
     change(shop, "limit: int = 3", "limit: int = 4")
@@ -176,6 +192,16 @@ def test_lock_writes_definitions_and_remembers_its_targets(run, shop):
     assert list(lock["tools"]) == ["drop", "find"]
     assert lock["servers"] == {}
     assert run(shop, "lock", "--check").returncode == 0
+
+
+@pytest.mark.parametrize("text", ["{", '{"format": "toolmason-lock", "version": 9}'])
+def test_a_damaged_lock_says_that_it_has_to_go_before_it_is_written(run, shop, text):
+    (shop / "toolmason.lock").write_text(text, "utf-8")
+
+    done = run(shop, "lock", "shop.orders")
+
+    assert done.returncode == 2
+    assert "Restore or delete the file first, because `toolmason lock` reads it." in done.stderr
 
 
 def test_lock_check_fails_and_prints_what_changed(run, shop):

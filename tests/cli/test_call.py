@@ -49,6 +49,30 @@ def test_a_dry_run_of_arguments_that_do_not_fit_is_a_usage_error(run):
     assert "$.table" in done.stderr
 
 
+LOGIN = """
+from pydantic import SecretStr
+from toolmason import Toolbox, tool
+
+@tool(approval=True, preview=lambda arguments: f"Would use {arguments}.")
+def log_in(pins: list[SecretStr], key: str = "spare") -> str:
+    'Log in.'
+    return "welcome"
+
+box = Toolbox(log_in)
+"""
+
+
+@pytest.mark.parametrize("flags", [["--dry-run"], ["--dry-run", "--json"], []], ids=["text", "json", "approval"])
+def test_a_value_of_a_secret_type_is_not_shown(run, tmp_path, flags):
+    (tmp_path / "app.py").write_text(LOGIN)
+
+    done = run("call", "app.py", "log_in", 'pins=["90817263"]', *flags, cwd=tmp_path)
+
+    assert "9081" not in done.stdout + done.stderr
+    assert "spare" in done.stdout + done.stderr
+    assert "Would use" in done.stdout + done.stderr
+
+
 # --- approval ----------------------------------------------------------------------------------
 
 
@@ -342,5 +366,5 @@ def test_a_failure_is_printed_once_and_not_logged_as_well(run, tmp_path):
 
     done = run("call", "bad.py", "bad", cwd=tmp_path)
 
-    assert done.stderr.count("ValueError") == 1
+    assert done.stderr.count("ValueError: x") == 1
     assert "WARNING" not in done.stderr

@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from cli.sample_tools import LISTENING
 from fork_server import COMMAND
-from toolmason import Chat
+from toolmason import Chat, Toolbox, tool
 from toolmason.cli.commands.ask_model.chat import MODEL_BY_VARIABLE, _answer, choose_model
 from toolmason.cli.main_thread import run_beside
 from toolmason.models import ScriptedModel
@@ -113,6 +114,35 @@ def test_a_model_that_raises_anything_does_not_end_the_conversation(capsys):
     run_beside(_answer("x", Chat(Broken([])), None, yes=False))
 
     assert "The model failed: TypeError: unhashable type: 'list'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("raw", [{"pin": "90817263"}, '{"pin": "90817263"}', '{"pin": "90817263'], ids=repr)
+def test_a_call_is_shown_without_a_value_of_a_secret_type(raw, capsys):
+    @tool
+    def unlock(pin: SecretStr) -> str:
+        """Unlock."""
+        return "open"
+
+    run_beside(_answer("x", Chat(ScriptedModel([[("unlock", raw)], "x"]), Toolbox(unlock)), None, yes=False))
+
+    shown = capsys.readouterr().err
+    assert "→ unlock " in shown
+    assert "9081" not in shown
+
+
+def test_a_call_of_an_inner_chat_is_shown_without_a_value_of_a_secret_type(capsys):
+    @tool(approval=True)
+    def unlock(pin: SecretStr) -> str:
+        """Unlock."""
+        return "open"
+
+    inner = Chat(ScriptedModel([[("unlock", {"pin": "90817263"})], "x"]), [unlock])
+    outer = Chat(ScriptedModel([[("helper", {"prompt": "go"})], "done"]), [inner.as_tool("helper", "Help.")])
+
+    run_beside(_answer("x", outer, None, yes=False))
+
+    shown = capsys.readouterr().err
+    assert 'unlock {"pin": "…"}' in shown
 
 
 @pytest.mark.parametrize("name", ["nonsense", "openai", "nope:x"])

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from build.marks import expected, unmarked
 from build.sample import CLEAN, FILES
 from fork_server import COMMAND
 from house.source import ROOT
 from toolmason.build.check.rules import RULES
+from toolmason.cli.main import cli
 
 BIN = Path(sys.executable).parent
 
@@ -97,6 +99,26 @@ def test_text_has_a_place_a_code_and_a_hint(check):
     assert lines[0] == "sample/definitions.py:16:9: TM103 parameter 'sku' has no type"
     assert lines[1] == f"    error: {RULES['TM103'].fix}"
     assert lines[-1] == "Found 1 error: 26 tools in 1 file."
+
+
+@pytest.mark.parametrize("words", [["--strict"], ["--strict", "--json"], ["--strict", "--format", "sarif"]], ids=str)
+def test_the_exit_code_holds_if_the_reader_closes_the_pipe(project, words):
+    process = subprocess.Popen(
+        [COMMAND, "check", "sample", *words], cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.close()
+
+    errors = process.stderr.read()
+
+    assert (process.wait(30), errors) == (1, b"")
+    process.stderr.close()
+
+
+def test_a_check_runs_in_a_process_whose_output_is_no_file(project):
+    done = CliRunner().invoke(cli, ["check", str(project / "sample")])
+
+    assert done.exit_code == 1
+    assert "Found " in done.output
 
 
 def test_text_is_plain_when_piped_and_coloured_on_a_terminal(project):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -276,6 +277,36 @@ def test_a_missing_argument_has_no_value_to_show(toolmason):
     assert done.stderr == "Error: Invalid arguments: $.city: required but missing\n"
 
 
+def test_a_tool_that_raises_is_shown_with_the_line_that_failed(toolmason):
+    message, place = toolmason("call", "app:box", "fail", "kind=other").stderr.splitlines()
+
+    assert message == "Error: fail failed: ValueError: broken"
+    assert re.fullmatch(r"  .*app\.py:\d+ in fail: raise ToolError\(.*ValueError\(\"broken\"\)", place)
+
+
+def test_an_exception_of_a_library_is_shown_with_the_line_that_called_it(toolmason, project):
+    code = [
+        "import json",
+        "from toolmason import tool",
+        "@tool",
+        "def read(text: str) -> int:",
+        "    return json.loads(text)",
+    ]
+    (project / "reader.py").write_text("\n".join(code), "utf-8")
+
+    place = toolmason("call", "reader.py", "read", "text=x").stderr.splitlines()[1]
+
+    assert place.endswith("reader.py:5 in read: return json.loads(text)")
+
+
+def test_a_target_without_tools_is_reported(toolmason, project):
+    (project / "bare.py").write_text("from toolmason import Toolbox\n\nbox = Toolbox()\n", "utf-8")
+
+    done = toolmason("list", "bare:box")
+
+    assert (done.stdout, done.stderr) == ("", "There are no tools, prompts or resources.\n")
+
+
 def test_a_dash_reads_the_arguments_from_standard_input(toolmason):
     done = toolmason("call", "app:box", "show", "-", stdin='{"whole": 5}')
 
@@ -396,6 +427,7 @@ def test_the_version_is_told(toolmason):
         (["mcp", "helth"], "No such command 'helth'. Did you mean 'health'?"),
         (["runs", "rezume"], "No such command 'rezume'. Did you mean 'resume'?"),
         (["list", "ofice.py"], "Did you mean 'office.py'?"),
+        (["list", "./ofice.py"], "Did you mean 'office.py'?"),
         (["list", "ofice:box"], "Did you mean 'office'?"),
         (["list", "office.py:bx"], "Did you mean 'box'?"),
     ],
@@ -406,6 +438,12 @@ def test_the_nearest_command_file_module_or_object_is_suggested(run, words, hint
 
     assert done.returncode in (2, 3)
     assert hint in done.stderr
+
+
+def test_the_suggestion_for_a_file_has_its_folder(run, tmp_path):
+    (tmp_path / "plans.py").touch()
+
+    assert f"Did you mean {str(tmp_path / 'plans.py')!r}?" in run("list", str(tmp_path / "plan.py")).stderr
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS, "mcp list", "mcp call", "mcp health", "mcp lock", "runs resume"])

@@ -137,3 +137,32 @@ def test_a_server_that_cannot_be_described_is_named(run, notes, words, code, tex
 
     assert done.returncode == code
     assert text in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("key", ["mcpServers", "servers", "mcp_servers"])
+def test_each_key_of_a_server_table_makes_a_file_a_target(run, notes, key):
+    path = notes / "mcp.json"
+    path.write_text(path.read_text("utf-8").replace("mcpServers", key), "utf-8")
+
+    done = run("list", "mcp.json", cwd=notes)
+
+    assert (done.returncode, "review" in done.stdout) == (0, True), done.stderr
+
+
+def test_a_server_table_with_a_misspelt_key_is_explained(run, notes):
+    path = notes / "mcp.json"
+    path.write_text(path.read_text("utf-8").replace("mcpServers", "mcpServrs"), "utf-8")
+
+    done = run("list", "mcp.json", cwd=notes)
+
+    assert 'An MCP configuration has its servers under "mcpServers"' in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("line", ["@tool(readonly=True)", "@tool(timeout=-1)"])
+def test_a_wrong_option_names_the_line_of_the_file(run, tmp_path, line):
+    (tmp_path / "plans.py").write_text(f"from toolmason import tool\n\n{line}\ndef plan() -> None: ...\n", "utf-8")
+
+    done = run("list", "plans.py", cwd=tmp_path)
+
+    assert "plans.py:3)" in done.stderr
+    assert ("Did you mean 'read_only'?" in done.stderr) == ("readonly" in line)

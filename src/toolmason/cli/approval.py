@@ -5,32 +5,41 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from toolmason._core.call.approval import Allow, ApprovalRequest, ApprovalVerdict, Deny, Edit
+from toolmason._core.define.schema_nodes import find_secret_names
 from toolmason._core.define.tool import get_root
+from toolmason._core.run.call_log import mask_fields, select_secrets
 from toolmason._core.toolbox.approvals import format_arguments
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.remembered_decisions import Remember
+from toolmason._core.values.results import Arguments
+from toolmason._secrets import MASK, mask_values
 from toolmason._text import escape_hidden
 from toolmason.cli.output import echo, print_error
 from toolmason.cli.targets import describe_error, parse_object
 from toolmason.errors import ConfigError
 
+_NO_NAME: Final = "(?!)"
+"""Pattern that matches nothing: a name such as `key` hides nothing that a user decides on."""
+
 
 def ask_approval(box: Toolbox, request: ApprovalRequest) -> ApprovalVerdict | None:
     """Ask about a call until there is an answer; return None without a terminal."""
+    box = find_box(box, request.delegates)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        echo(_format_request(request, dict(request.arguments), request.preview), err=True)
+        echo(_format_request(box, request, dict(request.arguments), request.preview), err=True)
         echo("This call needs approval. Run it in a terminal, or with --yes.", err=True)
         return None
     arguments, preview = dict(request.arguments), request.preview
     question = "Allow this call? [y/n/edit/always]"
     while True:
-        echo(_format_request(request, arguments, preview), err=True)
+        echo(_format_request(box, request, arguments, preview), err=True)
         answer = _read_line(question).strip().lower()
         if answer == "always" and request.reason:
             _trust_tool(box, request.tool)
@@ -70,7 +79,25 @@ def _read_line(question: str) -> str:
     return line
 
 
-def _format_request(request: ApprovalRequest, arguments: dict[str, Any], preview: str | None) -> str:
+def find_box(box: Toolbox, chats: Iterable[str]) -> Toolbox:
+    """Return the toolbox of the innermost of the chats that lead to a call, by their names as tools."""
+    for name in chats:
+        chat: Any = getattr(get_root(box[name]), "chat", None) if name in box else None
+        box = box if chat is None else chat.box  # a program of the model calls the tools of the same toolbox
+    return box
+
+
+def mask_secrets(box: Toolbox, tool: str, arguments: Arguments, preview: str | None) -> tuple[Any, str | None]:
+    """Return arguments and a preview to print, without the values that have a secret type."""
+    schema = box[tool].definition.input_schema if tool in box else {}
+    secrets, names = select_secrets(schema, arguments, _NO_NAME)["secret"], find_secret_names(schema)
+    # Text is damaged JSON, whose fields have no known end.
+    shown = MASK if names and isinstance(arguments, str) else mask_fields(arguments, names, _NO_NAME)
+    return shown, None if preview is None else mask_values(preview, secrets)
+
+
+def _format_request(box: Toolbox, request: ApprovalRequest, arguments: dict[str, Any], preview: str | None) -> str:
+    arguments, preview = mask_secrets(box, request.tool, arguments, preview)
     effects = f" ({', '.join(effect.replace('_', '-') for effect in request.effects)})" if request.effects else ""
     call = f"{request.tool}{effects} {format_arguments(arguments)}"
     if request.reason:

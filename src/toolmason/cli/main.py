@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -47,6 +48,8 @@ GROUPS = {
 FOLDERS = {"Use tools": "use_tools", "Ask a model": "ask_model", "Check tools": "check_tools"}
 COMMANDS = {name: FOLDERS[heading] for heading, group in GROUPS.items() for name in group}
 """Subcommands and their folders; the module of the same name defines `command`."""
+GATES = {*GROUPS["Check tools"], "mcp"}
+"""Subcommands whose exit code is a verdict."""
 MODULES = {"uninstall": "install"}
 """Subcommands of the modules of others, which define a command of this name."""
 
@@ -65,6 +68,17 @@ COMPLETE_VARIABLE = "_TOOLMASON_COMPLETE"
 
 class _OutputClosed(Exception):
     """The reader of standard output has gone. Not an `OSError`, because click would exit with a failure."""
+
+
+class _GateOutput(io.FileIO):
+    """Standard output of a command that continues after its reader has closed the pipe."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            return super().write(data)
 
 
 def examples(*lines: str) -> str:
@@ -103,6 +117,17 @@ class _LazyGroup(SuggestingGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return sorted(COMMANDS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the subcommand of the first argument. The exit code of a check holds though its output is cut off."""
+        found, output = super().resolve_command(ctx, args), sys.stdout
+        if found[0] in GATES and isinstance(output, io.TextIOWrapper) and not output.isatty():
+            with contextlib.suppress(io.UnsupportedOperation):  # the output of a program that runs the command
+                raw = _GateOutput(output.fileno(), "wb", closefd=False)
+                sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), output.encoding, output.errors)
+        return found
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx

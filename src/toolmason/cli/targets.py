@@ -6,9 +6,11 @@ import logging
 import os
 import re
 import sys
+import sysconfig
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
+from traceback import FrameSummary, extract_tb
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -18,9 +20,11 @@ from pydantic_core import from_json
 from toolmason._core.arguments.problems import explain_json_error
 from toolmason._core.catalog.discovery import add_current_folder_to_path, load_target
 from toolmason._core.config.config import Config
+from toolmason._core.config.mcp_json import TABLE_KEYS
 from toolmason._core.define.experimental import allow_experimental
 from toolmason._core.define.schema_nodes import get_json_types
-from toolmason._core.define.tool import Tool
+from toolmason._core.define.tool import LazyTool, Tool
+from toolmason._core.load.json_forms import check_schemas
 from toolmason._core.load.manifest import MANIFEST_FILE, LoadedManifest, find_manifest, has_manifest
 from toolmason._core.load.packages import find_module_spec, prepend_to_sys_path
 from toolmason._core.load.plugins import make_instance
@@ -31,7 +35,7 @@ from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._text import MAX_PROBLEMS_SHOWN, suggest_name
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR
 from toolmason.cli.output import print_error
-from toolmason.errors import ConfigError, InvalidArguments, UnknownName
+from toolmason.errors import ConfigError, ExecutionError, InvalidArguments, UnknownName
 from toolmason.mcp_client.source import McpServer
 
 if TYPE_CHECKING:  # 0.1 s at start-up; a target that is a chat has loaded it
@@ -95,7 +99,13 @@ def load_source(target: str | None, *, reports_servers: bool = False) -> Toolbox
         allow_experimental()
     # A target names all the tools that the command may use.
     found = discover(config=config) if target is None else _find_source(target, config.without_servers())
-    connect_servers(found if isinstance(found, Toolbox) else found.box, reports=reports_servers)
+    box = connect_servers(found if isinstance(found, Toolbox) else found.box, reports=reports_servers)
+    try:
+        for tool in box.tools:
+            if isinstance(tool, LazyTool):  # a manifest may be damaged
+                check_schemas(tool.definition, tool.origin)
+    except ConfigError as error:
+        raise TargetNotFound(str(error)) from error
     return found
 
 
@@ -186,7 +196,7 @@ def load_servers(target: str) -> list[McpServer]:
 def is_server_config(target: str) -> bool:
     """Return True if a target is a JSON file with MCP servers, in the format of editors."""
     data = _read_json_object(target)
-    return ("mcpServers" in data or "servers" in data) and "format" not in data and not _is_api(data)
+    return not data.keys().isdisjoint(TABLE_KEYS) and "format" not in data and not _is_api(data)
 
 
 def is_api_document(target: str) -> bool:
@@ -266,10 +276,20 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def describe_error(error: Exception) -> str:
-    """Return the message of an error, with the values of invalid arguments, which the user has written."""
+    """Return the message of an error, with the values of invalid arguments, or the line of the tool that failed."""
     problems = error.problems[:MAX_PROBLEMS_SHOWN] if isinstance(error, InvalidArguments) else ()
     # A description without a value is one word, such as "nothing"; the message says as much.
-    return "\n".join((str(error), *(f"  {item.path}: got {item.got}" for item in problems if " " in item.got)))
+    details = [f"  {item.path}: got {item.got}" for item in problems if " " in item.got]
+    if isinstance(error, ExecutionError) and (frame := _find_failed_line(error.__cause__)) is not None:
+        details.append(f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}")
+    return "\n".join((str(error), *details))
+
+
+def _find_failed_line(error: BaseException | None) -> FrameSummary | None:
+    """Return the innermost line of the user's code that an exception came through, or None if there is none."""
+    libraries = (*map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), str(Path(__file__).parents[1]))
+    frames = extract_tb(None if error is None else error.__traceback__)
+    return next((frame for frame in reversed(frames) if not frame.filename.startswith((*libraries, "<"))), None)
 
 
 def parse_arguments(words: Iterable[str], documents: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any]:

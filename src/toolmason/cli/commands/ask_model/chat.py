@@ -31,7 +31,7 @@ from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Done
 from toolmason.chat.memory import SqliteMemory, WindowMemory
 from toolmason.chat.reply import Reply
 from toolmason.chat.send_options import MessageInput, SendKeywords
-from toolmason.cli.approval import ask_approval
+from toolmason.cli.approval import ask_approval, mask_secrets
 from toolmason.cli.main import TOOL_ERROR, USAGE, combine_options, examples
 from toolmason.cli.main_thread import ask_main_thread, on_interrupt, run_beside
 from toolmason.cli.output import echo, is_terminal, print_error, print_json, print_text, progress_bar
@@ -305,7 +305,7 @@ async def _stream(chat: Chat, message: MessageInput, *, quiet: bool, **options: 
             elif not quiet:
                 bar.close()  # a line cannot be printed into the bar
                 draw = None
-                _show(event)
+                _show(chat.box, event)
     assert reply is not None  # noqa: S101 - the last event of every stream
     return reply
 
@@ -344,11 +344,12 @@ async def _send(chat: Chat, message: MessageInput, *, yes: bool, quiet: bool, **
     return reply
 
 
-def _show(event: Any) -> None:
+def _show(box: Toolbox, event: Any) -> None:
     if isinstance(event, TextDelta):
         echo(event.text, nl=False)
     elif isinstance(event, CallStarted):
-        arguments = json.dumps(event.call.arguments or event.call.raw, ensure_ascii=False, default=str)
+        shown, _ = mask_secrets(box, event.call.name, event.call.arguments or event.call.raw, None)
+        arguments = json.dumps(shown, ensure_ascii=False, default=str)
         echo(f"→ {event.call.name} {arguments}", fg="cyan", err=True)
     elif isinstance(event, CallFinished):
         _show_result(event.result)

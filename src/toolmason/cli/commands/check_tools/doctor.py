@@ -8,11 +8,12 @@ from dataclasses import asdict
 
 import click
 
+from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._text import pluralize
 from toolmason.cli.main import TOOL_ERROR, examples
 from toolmason.cli.output import echo, print_json, print_rows
 from toolmason.cli.targets import load_toolbox
-from toolmason.testing.faults import check_faults
+from toolmason.testing.faults import FaultOutcome, check_faults
 
 
 @click.command("doctor", epilog=examples("doctor app.py:box"))
@@ -24,10 +25,9 @@ def command(target: str | None, *, as_json: bool) -> None:
     No tool runs: each is replaced by a stand-in with the same definition.
     """
     box = load_toolbox(target)
-    echo(f"Running faults against {pluralize(len(box.tools), 'tool')}, which takes some seconds.", err=True)
     if logging.lastResort is not None:
         logging.lastResort.setLevel(logging.CRITICAL)  # each fault is in the log, as it should be
-    outcomes = asyncio.run(check_faults(box))
+    outcomes = asyncio.run(_run_faults(box))
     failed = sum(not outcome.held for outcome in outcomes)
     if as_json:
         print_json([asdict(outcome) for outcome in outcomes])
@@ -37,3 +37,9 @@ def command(target: str | None, *, as_json: bool) -> None:
         echo(f"{len(outcomes) - failed} of {pluralize(len(outcomes), 'case')} held.", err=True)
     if failed:
         raise click.exceptions.Exit(TOOL_ERROR)
+
+
+async def _run_faults(box: Toolbox) -> list[FaultOutcome]:
+    # Said here because Ctrl-C is handled from now on; while asyncio makes its loop, it leaves a traceback.
+    echo(f"Running faults against {pluralize(len(box.tools), 'tool')}, which takes some seconds.", err=True)
+    return await check_faults(box)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
@@ -15,7 +16,8 @@ from toolmason._core.toolbox.approvals import DryRun
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.content import EmbeddedResource, describe_part, encode_contents
 from toolmason._core.values.results import ToolResult
-from toolmason.cli.approval import ask_approval
+from toolmason._secrets import MASK
+from toolmason.cli.approval import ask_approval, mask_secrets
 from toolmason.cli.complete import complete_call
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE, combine_options, examples
 from toolmason.cli.output import print_error, print_json, print_text, progress_bar
@@ -154,6 +156,10 @@ def _show_plan(box: Toolbox, name: str, values: dict[str, Any], *, as_json: bool
     if plan.error is not None:
         print_error(describe_error(plan.error))
         raise click.exceptions.Exit(USAGE)
+    arguments, preview = mask_secrets(box, plan.name, plan.arguments, plan.preview)
+    if arguments != plan.arguments:
+        repairs = tuple(replace(repair, before=MASK, after=MASK) for repair in plan.repairs)
+        plan = replace(plan, arguments=arguments, repairs=repairs, preview=preview)
     if as_json:
         print_json({**to_jsonable_python(plan, exclude={"error"}), "dry_run": True})
     else:

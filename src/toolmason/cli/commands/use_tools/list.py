@@ -63,8 +63,11 @@ def print_box(box: Toolbox, *, as_json: bool) -> None:
         for prompt in box.prompts
     ]
     resources = [(entry["uri"], entry["name"], get_first_line(entry["description"])) for entry in _list_resources(box)]
+    # A server that does not answer is reported on its own.
+    if not (tools or prompts or resources) and (not box.servers or all(box.health_sync().values())):
+        echo("There are no tools, prompts or resources.", err=True)
     if can_draw(sys.stdout):
-        if tools or not (prompts or resources):
+        if tools:
             print_table(("Tool", "Parameters", "Effects", "~Tokens", "Description"), tools, one_line=True)
         if prompts:
             print_table(("Prompt", "Parameters", "Description"), prompts, one_line=True)
