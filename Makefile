@@ -256,7 +256,7 @@ test-scale: $(DEBIAN) $(JUDGES)/.engines ## Test stores, Ray and Temporal, kill 
 	@$(BIN)/python tests/judges/replicas.py $(or $(KILLS),50) $(if $(KILLS),3,10)
 	@$(BIN)/python benchmarks/scale.py
 
-mutants: $(READY) ## Break the source in 65 places, one at a time, and check that a test fails
+mutants: $(READY) ## Break the source in 67 places, one at a time, and check that a test fails
 	@$(BIN)/python tests/judges/mutants.py $(MUTANT_FLAGS)
 
 clean: ## Remove what the other targets made

@@ -192,6 +192,7 @@ def test_rules_choose_and_rename():
         ({"auth": {"key": "x"}}, "no such security scheme"),
         ({"base_url": "ftp://x"}, "http or https"),
         ({"base_url": "https://x/?a=1"}, "without a query"),
+        ({"base_url": "http://[::1/"}, "http or https"),
         ({"client": 5}, "httpx2.AsyncClient"),
     ],
     ids=str,
@@ -199,6 +200,16 @@ def test_rules_choose_and_rename():
 def test_an_option_that_does_not_fit_is_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         OpenApi(document({"/x": {"get": operation(operationId="list")}}), **options)
+
+
+def test_a_malformed_address_is_refused():
+    api = document({"/x": {"get": operation()}}, servers=[{"url": "http://[::1/"}])
+
+    with pytest.raises(ConfigError, match="names no server that can be used"):
+        OpenApi(api)
+    for url in ("http://[::1/openapi.json", "http://..", "http://\u2100.com"):
+        with pytest.raises(ConfigError, match="cannot be fetched"):
+            OpenApi(url)
 
 
 def test_a_document_in_yaml_is_read(tmp_path):

@@ -82,9 +82,9 @@ def make_runtime(address: str, prefix: str, point: Callable[[], None]) -> Prefix
     """Return a runtime that calls `point` before and after each request to the server."""
     send_request = TemporalConnection.request
 
-    async def request(self, send):
+    async def request(self, *given, **options):
         point()
-        answer = await send_request(self, send)
+        answer = await send_request(self, *given, **options)
         point()
         return answer
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 import pytest
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import Interceptor, OutboundInterceptor, WorkflowExecutionStatus
 
 from toolmason import Allow, Chat, Limits, Toolbox, tool
 from toolmason.chat import SqliteStore
@@ -90,6 +90,39 @@ async def test_a_long_run_that_a_worker_drives_goes_on_in_another_workflow(serve
 
     assert walker.made == list(range(20))
     runtime.close()
+
+
+# --- lost queries ------------------------------------------------------------------------------------
+
+
+class Loser(Interceptor):
+    """Loses the first answers to queries, as the SDK may if it removes a workflow from its cache."""
+
+    def __init__(self, losses):
+        self.losses = losses
+
+    def intercept_client(self, following):
+        loser = self
+
+        class Outbound(OutboundInterceptor):
+            async def query_workflow(self, request):
+                if loser.losses:
+                    loser.losses -= 1
+                    await asyncio.Event().wait()
+                return await super().query_workflow(request)
+
+        return Outbound(following)
+
+
+async def test_a_query_whose_answer_is_lost_is_sent_again(server, runtime, run, monkeypatch):
+    monkeypatch.setattr("toolmason.scale.temporal_execution.QUERY_SECONDS", 0.2)
+    await Chat(ScriptedModel(["yes"]), runtime=runtime).send("go", run=run)
+    reader = TemporalRuntime(server.address, lease=30, connect={"interceptors": [Loser(3)]})
+
+    record = await reader.run(run)
+
+    assert (record.state, record.effects) == ("stop", 1)
+    reader.close()
 
 
 # --- large values ------------------------------------------------------------------------------------

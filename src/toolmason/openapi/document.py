@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from pydantic_core import from_json
 
@@ -123,7 +123,7 @@ def load_document(spec: Mapping[str, Any] | str | Path | ApiDocument) -> ApiDocu
         _count_nodes(spec, "The mapping")
         return _check_version(ApiDocument(spec, "the mapping"))
     place = str(spec)
-    if isinstance(spec, str) and urlsplit(spec).scheme in ("http", "https"):
+    if isinstance(spec, str) and spec.lower().startswith(("http://", "https://")):
         data, url = _fetch(spec), spec
         place = spec.partition("?")[0]
     else:
@@ -208,6 +208,6 @@ def _fetch(url: str) -> bytes:
                 content += piece
                 if len(content) > MAX_DOCUMENT_BYTES:
                     raise ConfigError(f"{place!r} has more than {MAX_DOCUMENT_BYTES:,} bytes. Pass a smaller document.")
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:  # a host name that is not valid in DNS
         raise ConfigError(f"{place!r} cannot be fetched: {type(error).__name__}. Check the address.") from error
     return bytes(content)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from toolmason._secrets import mask_values
+from toolmason._text import split_url
 from toolmason._wire import parse_retry_after
 from toolmason.errors import ConfigError, RemoteError, clip
 from toolmason.models.http.sender import get_origin
@@ -63,7 +63,7 @@ class ApiClient:
         max_bytes: int | None = None,
         timeout: float = _TIMEOUT_SECONDS,
     ) -> None:
-        parts = urlsplit(base_url)
+        parts = split_url(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ConfigError(f"base_url={clip(base_url)!r}: must be an http or https address without a query.")
         self.base_url = base_url.rstrip("/")

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit
 
 from toolmason._core.define.schema_nodes import wrap_in_result
 from toolmason._core.define.tool import Tool
 from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions
 from toolmason._explain import explain_arguments
+from toolmason._text import split_url
 from toolmason.errors import ConfigError, PluginError, ToolmasonError, clip
 from toolmason.models.http.sender import get_origin
 from toolmason.openapi.api_tool import ApiTool, RequestPlan
@@ -265,7 +265,7 @@ def _find_server(document: ApiDocument, base_url: str | None, client: Any) -> st
         servers = [url for url in servers if get_origin(url) == get_origin(document.url)]
         if not servers and "servers" not in document.root:
             servers = [get_origin(document.url)]
-    if not servers or not urlsplit(servers[0]).hostname:
+    if not servers or not split_url(servers[0]).hostname:
         raise ConfigError(
             f"The OpenAPI document {clip(document.place)!r} names no server that can be used. "
             "Pass base_url='https://...'."

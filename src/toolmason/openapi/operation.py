@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 from toolmason._core.values.definition import JsonSchema
+from toolmason._text import split_url
 from toolmason._value import Value
 from toolmason.errors import clip
 from toolmason.openapi.document import ApiDocument, UnusablePart, expect_list, expect_mapping, show
@@ -284,8 +286,9 @@ def read_servers(document: ApiDocument, node: Mapping[str, Any]) -> list[str]:
         for name, entry in entries:
             if isinstance(entry, Mapping):
                 url = url.replace(f"{{{name}}}", str(entry.get("default", "")))
-        found.append(urljoin(document.url or "https:", url).rstrip("/"))
-    return [url for url in found if urlsplit(url).scheme in ("http", "https")]
+        with suppress(ValueError):  # a malformed URL
+            found.append(urljoin(document.url or "https:", url).rstrip("/"))
+    return [url for url in found if split_url(url).scheme in ("http", "https")]
 
 
 def describe(operation: Operation, parameters: Sequence[ApiParameter], output: JsonSchema | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import math
 import threading
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -37,6 +38,11 @@ Arrival: TypeAlias = "asyncio.Future[AsyncActivityHandle]"
 
 _CONNECT_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 0.2
+QUERY_SECONDS: Final = 3.0
+"""Time after which a query is sent again, the first time; twice as long each further time.
+
+The server sends a query to one worker, once, and the SDK may lose it if it removes the workflow from its cache.
+"""
 _TEMPORARY: Final = frozenset(
     {
         RPCStatusCode.ABORTED,
@@ -210,8 +216,10 @@ class TemporalConnection:
         if self._session is not None:
             self.submit(fail)
 
-    async def request(self, send: Callable[[Client], Awaitable[T]]) -> T:
+    async def request(self, send: Callable[[Client], Awaitable[T]], patience: float = math.inf) -> T:
         """Send a request. Repeat it for a while if the server does not answer; it must be idempotent.
+
+        An attempt that takes longer than `patience` is repeated as well, and the next one may take twice as long.
 
         Raises:
             ConfigError: the server does not answer, or refuses the request.
@@ -219,8 +227,10 @@ class TemporalConnection:
         session = self.get_session()
         deadline = session.loop.time() + 2 * self.lease + _CONNECT_SECONDS
         while True:
+            attempt_end = session.loop.time() + patience
+            patience *= 2
             try:
-                async with asyncio.timeout_at(deadline):
+                async with asyncio.timeout_at(min(deadline, attempt_end)):
                     return await send(session.client)
             except WorkflowAlreadyStartedError:
                 raise
@@ -229,10 +239,10 @@ class TemporalConnection:
                     raise NotFound from error
                 if error.status not in _TEMPORARY or session.loop.time() > deadline:
                     raise self._make_error(error) from error
-            except RPCTimeoutOrCancelledError as error:
+            except (RPCTimeoutOrCancelledError, TimeoutError) as error:
                 if session.loop.time() > deadline:
                     raise self._make_error(error) from error
-            except (TemporalError, TimeoutError) as error:
+            except TemporalError as error:
                 raise self._make_error(error) from error
             await asyncio.sleep(_RETRY_SECONDS)
 

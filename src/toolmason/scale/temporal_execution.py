@@ -33,7 +33,7 @@ from toolmason.chat.durable.effects import (
 )
 from toolmason.chat.durable.process_identity import get_process_identity, is_dead
 from toolmason.errors import ConfigError, RunTaken, UnknownOutcome
-from toolmason.scale.temporal_connection import Arrival, NotFound, TemporalConnection
+from toolmason.scale.temporal_connection import QUERY_SECONDS, Arrival, NotFound, TemporalConnection
 from toolmason.scale.temporal_messages import (
     Acquired,
     Acquisition,
@@ -236,15 +236,15 @@ class TemporalExecution:
 
     async def load(self, workflow_id: str) -> tuple[RunView, list[RunPage]]:
         """Return the record that a workflow has, also after its end."""
-        request = self.connection.request
-        view = await request(lambda client: client.get_workflow_handle(workflow_id).query(RunWorkflow.view))
+        query = partial(self.connection.request, patience=QUERY_SECONDS)
+        view = await query(lambda client: client.get_workflow_handle(workflow_id).query(RunWorkflow.view))
         if view.previous:
             return await self.load(view.previous)
         pages: list[RunPage] = []
         start: int | None = 0
         while start is not None:
             get_page = partial(_query_page, workflow_id, start)
-            pages.append(await request(get_page))
+            pages.append(await query(get_page))
             start = pages[-1].next
         return view, pages
 

@@ -13,6 +13,7 @@ from toolmason._core.define.tool import Tool
 from toolmason._core.load.json_forms import (
     EFFECTS,
     JsonObject,
+    check_schemas,
     dump_definition,
     get_effects,
     get_extra_wire_fields,
@@ -78,7 +79,7 @@ def parse_listing(data: Mapping[str, Any], origin: str) -> Listing:
     Raises:
         ConfigError: the data is malformed, or the digest does not match the definition.
     """
-    definition = load_definition(data, origin)
+    definition = check_schemas(load_definition(data, origin), origin)
     effects = get_object({"effects": {}, **data}, "effects", origin)
     if invalid := [name for name, value in effects.items() if name not in EFFECTS or not isinstance(value, bool)]:
         raise ConfigError(f"{origin}: invalid effect {clip(invalid[0])!r} of tool {clip(definition.name)!r}.")
@@ -127,7 +128,7 @@ def parse_listings(text: bytes, origin: str) -> Listings:
                 continue
             if entry.name in listings:
                 raise ConfigError(f"{origin} lists two tools named {clip(entry.name)!r}. Rebuild the file.")
-            listings[entry.name] = Listing(load_definition(entry.data, origin), effects)
+            listings[entry.name] = Listing(check_schemas(load_definition(entry.data, origin), origin), effects)
     return listings
 
 

@@ -71,7 +71,10 @@ def load(path: str | Path = FILE) -> Lock:
         raise ConfigError(
             f"No lock file at {str(path)!r}: {error.strerror}. Write it with `toolmason lock`."
         ) from error
-    return parse(text, repr(str(path)))
+    try:
+        return parse(text, repr(str(path)))
+    except ConfigError as error:
+        raise ConfigError(f"{error} Restore or delete the file first, because `toolmason lock` reads it.") from error
 
 
 def load_if_exists(path: str | Path) -> Lock:
