@@ -27,6 +27,10 @@ def look(n: int = 0) -> str:
     return f"saw {n}"
 
 
+LOOP: dict = {}
+LOOP["n"] = LOOP
+
+
 class Bank:
     """Pays, and holds on in the middle of it where it is told to."""
 
@@ -296,8 +300,16 @@ async def test_a_call_that_is_another_than_before_is_not_answered_with_its_resul
         (ToolCall("1", "look", ["7"]), "invalid_arguments"),
         (ToolCall("1", "look", 10**12), "invalid_arguments"),
         (ToolCall("\udc00", "nope\ud800", {}), "unknown_tool"),
+        (ToolCall("1", "pay", {"n": object()}), "invalid_arguments"),
+        (ToolCall("1", "pay", {"\ud800": 1}), "invalid_arguments"),
+        (ToolCall("1", "pay", {("n",): 5}), "invalid_arguments"),
+        (ToolCall("1", "pay", {"n": LOOP}), "invalid_arguments"),
+        (ToolCall("1", "pay", b'{"n": "\xff"}'), "invalid_arguments"),
     ],
-    ids=["list", "number", "pairs", "empty", "strings", "large number", "surrogates"],
+    ids=[
+        *("list", "number", "pairs", "empty", "strings", "large number", "surrogates"),
+        *("object", "surrogate as a key", "tuple as a key", "loop", "not UTF-8"),
+    ],
 )
 async def test_a_malformed_call_ends_alike_with_a_journal_and_without(runtime, call, code):
     bank = Bank()

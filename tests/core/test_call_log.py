@@ -9,7 +9,7 @@ from typing import Annotated
 import pytest
 from mcp.server.mcpserver import MCPServer
 from mcp_types import CallToolResult, TextContent
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr, model_validator
 
 from toolmason import Allow, Chat, McpServer, Tool, Toolbox, ToolCall, ToolContext, ToolError, tool
 from toolmason.errors import (
@@ -432,6 +432,17 @@ async def test_an_invalid_argument_of_a_secret_type_is_described_without_its_val
     assert "9081" not in log.text + result.text
 
 
+async def test_text_in_place_of_an_object_with_a_secret_is_described_without_its_value():
+    box = Toolbox(unlock_all)
+    by_schema = Toolbox(Tool.from_schema("unlock_all", "", box.tools[0].definition.input_schema, print))
+
+    for each in (box, by_schema):
+        result = await each.call("unlock_all", {"account": "ada 9081726354"})
+
+        assert [problem.got for problem in result.error.problems] == ["string of length 14"]
+        assert "9081" not in result.text
+
+
 async def test_a_schema_that_is_written_by_hand_hides_its_secrets_too(log):
     secret = {"type": "string", "pattern": "^[a-z]+$", "format": "password"}
     schema = {"properties": {"pins": {"items": {"$ref": "#/$defs/pin"}}}, "$defs": {"pin": secret}, "minProperties": 2}
@@ -440,6 +451,26 @@ async def test_a_schema_that_is_written_by_hand_hides_its_secrets_too(log):
     result = await box.call("unlock", {"pins": ["9081726354"]})
 
     assert [problem.path for problem in result.error.problems] == ["$", "$.pins[0]"]
+    assert "9081" not in log.text + result.text
+
+
+async def test_a_validator_of_a_model_shows_no_secret_of_its_fields(log):
+    class Login(BaseModel):
+        user: str
+        pin: SecretStr
+        password: str = ""
+
+        @model_validator(mode="after")
+        def check(self) -> "Login":
+            raise ValueError(f"{self.user} has no pin {self.pin.get_secret_value()} or {self.password}")
+
+    @tool
+    async def sign_in(login: Login) -> None: ...
+
+    login = {"user": "ada", "pin": "9081726354", "password": "90817263"}
+    result = await Toolbox(sign_in, config=CONTENT).call("sign_in", {"login": login})
+
+    assert "ada has no pin … or …" in result.text
     assert "9081" not in log.text + result.text
 
 

@@ -19,6 +19,7 @@ from toolmason._core.arguments.bounds import (
     check_bounds,
     needs_bounds_check,
     reject_booleans,
+    reject_depth,
     reject_non_finite,
     reject_numeric_strings,
 )
@@ -66,7 +67,7 @@ def make_binder(
 
     def bind(raw: Arguments, parsed: dict[str, Any] | None = None) -> Bound:
         if type(raw) is not str:
-            return _bind_non_text(inputs, raw, tool, bind)
+            return _bind_non_text(inputs, raw, tool, bind, settings.json_depth)
         if len(raw) > max_bytes:
             return bind_thoroughly(raw, parsed)
         try:
@@ -168,7 +169,7 @@ class LargeArguments(dict[str, Any]):
         return outcome
 
 
-def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[..., Bound]) -> Bound:
+def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[..., Bound], max_depth: int) -> Bound:
     if (is_large := isinstance(raw, LargeArguments)) and (bound := raw.take()) is not None:
         return bound
     if isinstance(raw, str | bytes | bytearray | memoryview):
@@ -178,21 +179,21 @@ def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[...
         mapping = _drop_unknown(inputs, mapping, tool)
     elif inputs.may_hold_nan:
         reject_non_finite(mapping, tool)
-    if inputs.is_ambiguous and _is_json(mapping):
+    if inputs.is_ambiguous and _is_json(mapping, max_depth):
         return bind(_dump_arguments(mapping, tool), mapping if is_large else None)
     try:
         if inputs.mistakable:
             reject_booleans(inputs, mapping, tool)
         # Untyped values pass through the validator uncopied; a tool must not mutate the caller's lists and dicts.
         if inputs.unbounded_depth:
-            mapping = _copy_json(mapping) if is_large else copy_values(mapping)
+            mapping = _copy_json(mapping) if is_large else _copy_bounded(mapping, tool, max_depth)
         values = (inputs.large if is_large else inputs).validate_python(mapping, strict=True)
         return values, () if len(values) >= len(mapping) else _note_dropped(inputs, mapping, tool)
     except ValueError:
         # Without unknown arguments it may be valid; writing large ones as JSON would take longer than the call.
         declared = _drop_unknown(inputs, mapping, tool)
         if declared is not mapping:
-            return _bind_declared(inputs, declared, mapping, tool, bind)
+            return _bind_declared(inputs, declared, mapping, tool, bind, max_depth)
         return bind(_dump_arguments(mapping, tool), mapping if is_large else None)
 
 
@@ -203,11 +204,11 @@ def _to_mapping(raw: Any, tool: str) -> dict[str, Any]:
 
 
 def _bind_declared(
-    inputs: Inputs, declared: dict[str, Any], given: dict[str, Any], tool: str, bind: Callable[..., Bound]
+    inputs: Inputs, declared: dict[str, Any], given: dict[str, Any], tool: str, bind: Callable[..., Bound], depth: int
 ) -> Bound:
     """Bind the declared ones of the given arguments."""
     try:
-        values, repairs = _bind_non_text(inputs, declared, tool, bind)
+        values, repairs = _bind_non_text(inputs, declared, tool, bind, depth)
     except InvalidArguments as error:
         problems = suggest_names(list(error.problems), given, inputs.schema.get("properties", {}))
         raise InvalidArguments(problems, tool=tool, raw=error.raw) from None
@@ -234,22 +235,42 @@ def _decode(raw: str | bytes | bytearray | memoryview, tool: str) -> str:
         reject(tool, "$", f"the arguments are not UTF-8: byte {error.start} is {error.reason}", "UTF-8 text", "bytes")
 
 
-def copy_values(value: Any) -> Any:
-    """Copy lists and dicts, as `deepcopy` does in ten times the time."""
+class TooDeep(Exception):
+    """Lists and dicts are nested deeper than a limit."""
+
+
+def copy_values(value: Any, levels: int) -> Any:
+    """Copy lists and dicts of at most so many levels, as `deepcopy` does in ten times the time."""
     kind = type(value)
+    if kind in SCALAR_TYPES:
+        return value
+    if levels <= 0 and kind in (dict, list):
+        raise TooDeep
     if kind is dict:
-        return {key: copy_values(item) for key, item in value.items()}
+        return {key: copy_values(item, levels - 1) for key, item in value.items()}
     if kind is list:
-        return [copy_values(item) for item in value]
-    return value if kind in SCALAR_TYPES else deepcopy(value)
+        return [copy_values(item, levels - 1) for item in value]
+    return deepcopy(value)
 
 
-def _is_json(value: Any) -> bool:
-    """Return True if a value has only types that JSON is parsed to."""
+def _is_json(value: Any, levels: int) -> bool:
+    """Return True if a value has only types that JSON is parsed to, and at most so many levels."""
     kind = type(value)
-    if kind is dict:
-        return all(type(key) is str for key in value) and all(map(_is_json, value.values()))
-    return all(map(_is_json, value)) if kind is list else kind in SCALAR_TYPES
+    if kind in SCALAR_TYPES:
+        return True
+    if kind is dict and all(type(key) is str for key in value):
+        value = value.values()
+    elif kind is not list:
+        return False
+    return levels > 0 and all(_is_json(item, levels - 1) for item in value)
+
+
+def _copy_bounded(mapping: dict[str, Any], tool: str, max_depth: int) -> dict[str, Any]:
+    try:
+        copied: dict[str, Any] = copy_values(mapping, max_depth)
+    except TooDeep:
+        reject_depth(tool, max_depth)
+    return copied
 
 
 def _copy_json(values: dict[str, Any]) -> dict[str, Any]:

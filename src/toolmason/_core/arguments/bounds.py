@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from toolmason._core.arguments.problems import find_non_finite, parse_object, reject
 from toolmason._core.arguments.repair import ArgumentRepairer
@@ -30,12 +30,16 @@ def check_bounds(inputs: Inputs, raw: str, tool: str, settings: EngineSettings) 
         and raw.count("[") + raw.count("{") > max_depth
         and measure_nesting(extract_structure(raw.encode("utf-8", "surrogatepass")), max_depth) > max_depth
     ):
-        message = f"the arguments are nested deeper than the limit json_depth of {max_depth}"
-        reject(tool, "$", message, f"at most {max_depth} levels", "more")
+        reject_depth(tool, max_depth)
     if any(text in raw for text in inputs.mistakable):
         reject_booleans(inputs, parse_object(raw, tool, inputs.secret_names), tool)
     if inputs.may_hold_nan and _may_hold_non_finite(raw):
         reject_non_finite(parse_object(raw, tool, inputs.secret_names), tool)
+
+
+def reject_depth(tool: str, max_depth: int) -> NoReturn:
+    message = f"the arguments are nested deeper than the limit json_depth of {max_depth}"
+    reject(tool, "$", message, f"at most {max_depth} levels", "more")
 
 
 def _may_hold_non_finite(raw: str) -> bool:

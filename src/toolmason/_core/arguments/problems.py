@@ -7,13 +7,14 @@ import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, NoReturn, cast
 
 from pydantic_core import ValidationError
 
 from toolmason._core.define.inputs import CombinedMismatch
 from toolmason._core.define.schema_nodes import SchemaMismatch, get_json_type, resolve
-from toolmason._secrets import SECRET_NAMES, mask_values
+from toolmason._secrets import MASK, MAX_SECRETS, SECRET_NAMES, iter_secrets, mask_values
 from toolmason._text import find_close_names
 from toolmason._wire import parse_json
 from toolmason.errors import CUT_OFF, ArgumentProblem, InvalidArguments, clip
@@ -174,14 +175,28 @@ def _convert_pydantic_error(item: Mapping[str, Any], data: Any, secret_names: Co
         path = _locate_path(data, location, keep_last=kind == "missing")
     if kind == "missing":
         return ArgumentProblem(path, *_MISSING[1:])
-    got = describe_value(value, is_secret=(is_secret := _is_secret(location, secret_names)))
+    wanted, is_secret = _EXPECTED.get(kind), _is_secret(location, secret_names)
+    # Text in place of an object may hold the secrets of its fields.
+    is_hidden = is_secret or (bool(secret_names) and wanted is not None and type(value) is str)
+    got = describe_value(value, is_secret=is_hidden)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return ArgumentProblem(path, "unknown argument", "no such argument", got)
-    message: str = mask_values(item["msg"], (value,)) if is_secret and isinstance(value, str) else item["msg"]
-    message, wanted = message[0].lower() + message[1:], _EXPECTED.get(kind)
+    message: str = item["msg"]
+    if is_secret and isinstance(value, str):
+        message = mask_values(message, (value,))
+    elif wanted is None and isinstance(value, dict | list):
+        message = _mask_fields(message, value, secret_names)
+    message = message[0].lower() + message[1:]
     if wanted is not None:
         message += _OTHER_TYPES.get(type(value), ", not an object")
     return ArgumentProblem(path, message, wanted or message.removeprefix("input should be "), got)
+
+
+def _mask_fields(message: str, value: Any, secret_names: Collection[str]) -> str:
+    """Return the message of a validator of an object without the values of secret fields, which it may name."""
+    names = rf"{SECRET_NAMES}|^({'|'.join(map(re.escape, secret_names))})$" if secret_names else SECRET_NAMES
+    secrets = {*islice(iter_secrets(value, names), MAX_SECRETS + 1)}
+    return MASK if "" in secrets or len(secrets) > MAX_SECRETS else mask_values(message, secrets)
 
 
 _OTHER_TYPES: Final = {
@@ -236,7 +251,9 @@ def _convert_schema_error(item: Any, secret_names: Collection[str]) -> tuple[lis
             return steps, _MISSING._replace(path=format_path(steps))
     format_name = item.schema.get("format") if kind == "type" and wanted == "string" else None
     expected = _FORMAT_PHRASES.get(str(format_name)) or _describe_expected(kind, wanted)
-    got = describe_value(item.instance, is_secret=(is_secret := _is_secret(steps, secret_names)))
+    is_secret = _is_secret(steps, secret_names)
+    is_hidden = is_secret or (bool(secret_names) and kind == "type" and type(item.instance) is str)  # as above
+    got = describe_value(item.instance, is_secret=is_hidden)
     if expected:
         message = f"input should be {clip(expected, 180)}"
         is_type = kind == "type" and expected not in _FORMAT_PHRASES.values()

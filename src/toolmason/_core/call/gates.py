@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Mapping
 from typing import Any, Final, cast
 
@@ -258,7 +259,7 @@ def copy_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     if type(arguments) is LargeArguments:
         return arguments  # only its call has it
     try:
-        return cast("dict[str, Any]", copy_values(dict(arguments)))
+        return cast("dict[str, Any]", copy_values(dict(arguments), sys.maxsize))
     except Exception:  # noqa: BLE001 - an object that cannot be copied is shared
         return dict(arguments)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -12,6 +14,7 @@ from toolmason._core.values.content import Content, Text, describe_part, dump_pa
 from toolmason._core.values.provider_tools import find_provider_origins
 from toolmason._core.values.results import OWN, ResultFields, ToolCall, ToolResult, make_result
 from toolmason._explain import explain_arguments
+from toolmason._text import safe_str
 from toolmason._value import Value
 from toolmason._wire import replace_long_integers
 from toolmason.errors import ToolCallError
@@ -144,12 +147,20 @@ class Message:
 
 def dump_call(call: ToolCall) -> dict[str, Any]:
     """Return a call as JSON data."""
-    arguments: Any = call.raw
-    if isinstance(arguments, bytes):
-        arguments = arguments.decode()
-    elif not isinstance(arguments, str):
-        arguments = replace_long_integers(to_jsonable_python(arguments))
-    return {"id": call.id, "name": call.name, "arguments": arguments}
+    return {"id": call.id, "name": call.name, "arguments": dump_arguments(call.raw)}
+
+
+def dump_arguments(arguments: Any) -> Any:
+    """Return the arguments of a call as JSON data. What has no JSON form becomes text, which the call refuses."""
+    if isinstance(arguments, str):
+        return arguments
+    if isinstance(arguments, bytes | bytearray | memoryview):
+        return str(arguments, "utf-8", "backslashreplace")
+    with suppress(ValueError, TypeError, RecursionError):
+        return replace_long_integers(to_jsonable_python(arguments))
+    with suppress(ValueError, TypeError, RecursionError):
+        return json.dumps(arguments, default=safe_str)
+    return f"<{type(arguments).__name__}>"  # a reference to itself, or a key that is not a string
 
 
 def dump_result(result: ToolResult) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from toolmason._core.call.gates import parse_arguments
 from toolmason._core.define.context import ToolContext
 from toolmason._core.run.execute import await_with_timeout, call_with_arguments
 from toolmason._core.toolbox.exchange import ModelReply
+from toolmason._core.values.messages import dump_arguments
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason._wire import replace_long_integers
 from toolmason.providers.content_parts import replace_surrogates
 
 _log = logging.getLogger("toolmason")
@@ -49,10 +49,9 @@ class RunEffect:
 
 def get_recorded_arguments(call: ToolCall) -> dict[str, Any]:
     """Return the arguments of a call for the journal; text that is not a JSON object stays text."""
-    arguments = call.arguments
-    if arguments or not call.raw:
-        return dict(replace_long_integers(arguments))
-    return {"text": str(replace_long_integers(call.raw))}
+    raw = dump_arguments(call.raw)  # as a resumed run gets them
+    arguments = ToolCall(call.id, call.name, raw).arguments
+    return dict(arguments) if arguments or not raw else {"text": str(raw)}
 
 
 Work: TypeAlias = Callable[[], Awaitable[Any]]
