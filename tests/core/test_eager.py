@@ -2,10 +2,13 @@
 
 import asyncio
 import contextvars
+import functools
 
 import pytest
 
+from toolmason import Toolbox, tool
 from toolmason._core.run import eager_task
+from toolmason.errors import ToolTimeout
 
 var: contextvars.ContextVar[str] = contextvars.ContextVar("var", default="outside")
 
@@ -474,3 +477,112 @@ async def test_the_end_is_heard_of_without_a_turn_of_the_loop_between():
     await waiter
 
     assert turns == 1  # `asyncio.wait` takes two
+
+
+# --- functions without an await ------------------------------------------------------------------
+
+
+async def add(a: int, b: int = 1) -> int:
+    var.set("inside")
+    return a + b
+
+
+def wrap(function):
+    @functools.wraps(function)
+    async def wrapper(*args, **options):
+        await asyncio.sleep(0)
+        return await function(*args, **options)
+
+    return wrapper
+
+
+class Adder:
+    async def add(self, a: int) -> int:
+        return a + 1
+
+
+async def waits_in_a_with(lock):
+    async with lock:
+        return 1
+
+
+async def waits_in_a_loop(items):
+    async for _ in items:
+        pass
+
+
+async def waits_in_a_list(items):
+    return [item async for item in items]
+
+
+async def generates():
+    yield 1
+
+
+@pytest.mark.parametrize("function", [add, Adder().add])
+def test_a_function_without_an_await_is_known(function):
+    assert eager_task.find_code_without_await(function) is function.__code__
+
+
+async def asks_for_its_task():
+    return asyncio.current_task()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(waits_in_a_with, waits_in_a_loop, waits_in_a_list, generates, asks_for_its_task, wrap(add)),
+        *(len, None, lambda: None, functools.partial(add, 1)),
+    ],
+)
+def test_any_other_function_may_wait_or_needs_its_task(function):
+    assert eager_task.find_code_without_await(function) is None
+
+
+async def test_it_runs_in_one_step_in_a_context_of_its_own():
+    assert [eager_task.run_in_one_step(add(number)) for number in range(3)] == [1, 2, 3]
+    assert var.get() == "outside"
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, asyncio.CancelledError, GeneratorExit])
+async def test_its_error_is_raised_and_the_next_one_runs(error):
+    async def fails() -> None:
+        raise error
+
+    with pytest.raises(error):
+        eager_task.run_in_one_step(fails())
+    assert eager_task.run_in_one_step(add(1)) == 2
+
+
+async def test_it_may_run_another_one_inside():
+    async def outer() -> int:
+        return eager_task.run_in_one_step(add(1)) + 1
+
+    assert eager_task.run_in_one_step(outer()) == 3
+
+
+@pytest.mark.parametrize("options", [{}, {"max_calls": 5}, {"timeout": None}, {"lock": "a"}])
+async def test_a_tool_without_an_await_gives_its_value_and_its_error(options):
+    @tool(**options)
+    async def divide(a: int, b: int, numbers: list[int] = []) -> float:  # noqa: B006 - the binder copies it
+        numbers.append(a)
+        return a / b
+
+    box = Toolbox(divide)
+    results = await box.call_all([("divide", {"a": 1, "b": 2}), ("divide", {"a": 1, "b": 0})])
+
+    assert results[0].value == 0.5
+    assert "ZeroDivisionError" in str(results[1].error)
+    assert [(await view.call("divide", '{"a": 1, "b": 4}')).value for view in (box, box.run())] == [0.25, 0.25]
+
+
+async def test_a_wrapper_that_awaits_is_not_taken_for_the_function_inside():
+    slow = tool(timeout=0.05)(wrap(add))
+
+    @tool(timeout=0.05)
+    @functools.wraps(add)
+    async def stuck(a: int, b: int = 1) -> int:
+        await asyncio.Event().wait()
+
+    assert (await Toolbox(slow).call("add", {"a": 1})).value == 2
+    assert isinstance((await Toolbox(stuck).call("add", {"a": 1})).error, ToolTimeout)

@@ -14,7 +14,7 @@ from typing_extensions import TypeForm, Unpack
 from toolmason._core.call.approval import Approver
 from toolmason._core.config.config import Config
 from toolmason._core.define.context import SESSION_KEY, ContextLike, ToolContext, get_model_options, make_context
-from toolmason._core.define.decorators import SchemaToolKeywords, make_declaration
+from toolmason._core.define.decorators import SchemaToolKeywords, make_declaration, show_keywords
 from toolmason._core.define.tool import Tool
 from toolmason._core.run.blocking import blocking
 from toolmason._core.run.metrics import METER, METERS
@@ -59,7 +59,15 @@ from toolmason.chat.run.spending import Prices, Spending, require_price
 from toolmason.chat.run.ticket_store import TicketStore
 from toolmason.chat.run_spans import trace_run
 from toolmason.chat.search import Search, add_search
-from toolmason.chat.send_options import Decisions, PromptInput, ResumeKeywords, SendKeywords, SendOptions, to_messages
+from toolmason.chat.send_options import (
+    Decisions,
+    PromptInput,
+    ResumeKeywords,
+    SendKeywords,
+    SendOptions,
+    check_keywords,
+    to_messages,
+)
 from toolmason.chat.tools import RequestTools, check_deps, make_toolbox
 from toolmason.errors import ConfigError
 from toolmason.models.protocol import Model
@@ -174,45 +182,23 @@ class Chat(Generic[OutputT]):
 
     send_sync = blocking(send)
 
-    def stream(  # noqa: PLR0913 - as above
-        self,
-        prompt: PromptInput,
-        *,
-        tools: Any = None,
-        add_tools: Any = None,
-        context: ContextLike = None,
-        conversation: str | None = None,
-        tool_choice: ToolChoice | str | None = None,
-        limits: Limits | None = None,
-        run: str | None = None,
-        output: Any = None,
-        model: Model | str | None = None,
-        options: Mapping[str, Any] | None = None,
+    @show_keywords(SendKeywords, SendOptions)
+    def stream(
+        self, prompt: PromptInput, *, output: Any = None, **options: Unpack[SendKeywords]
     ) -> AsyncGenerator[Event]:
         """Send a message and yield the events of the run, the last one `Done` with the reply. Options as in `send`."""
-        given = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run, output, model, options)
+        check_keywords("stream", options, SendKeywords)
+        given = SendOptions(**options, output=output)
         return self._stream(partial(self._prepare, prompt, given), given)
 
     def _stream(self, prepare: Prepare, options: SendOptions) -> AsyncGenerator[Event]:
         return stream_events(lambda emit: self._execute(partial(prepare, emit), options))
 
-    async def step(  # noqa: PLR0913 - as above
-        self,
-        prompt: PromptInput,
-        *,
-        tools: Any = None,
-        add_tools: Any = None,
-        context: ContextLike = None,
-        conversation: str | None = None,
-        tool_choice: ToolChoice | str | None = None,
-        limits: Limits | None = None,
-        run: str | None = None,
-        output: Any = None,
-        model: Model | str | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Reply[Any]:
+    @show_keywords(SendKeywords, SendOptions)
+    async def step(self, prompt: PromptInput, *, output: Any = None, **options: Unpack[SendKeywords]) -> Reply[Any]:
         """Ask the model for one turn and leave its calls to the caller. Options as in `send`."""
-        given = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run, output, model, options)
+        check_keywords("step", options, SendKeywords)
+        given = SendOptions(**options, output=output)
 
         async def prepare(request_tools: RequestTools) -> PreparedRun:
             prepared_run = await self._prepare(prompt, given, None, request_tools)
@@ -300,6 +286,7 @@ class Chat(Generic[OutputT]):
 
     resume_sync = blocking(resume)
 
+    @show_keywords(ResumeKeywords, SendOptions)
     def stream_resumed(
         self,
         saved: Mapping[str, Any] | Reply[Any],
@@ -310,6 +297,7 @@ class Chat(Generic[OutputT]):
         **options: Unpack[ResumeKeywords],
     ) -> AsyncGenerator[Event]:
         """Resume a run as `resume` does, and yield its events as `stream` does."""
+        check_keywords("stream_resumed", options, ResumeKeywords)
         reply = load_waiting(saved)
         resumed = make_resume_options(reply, output, results, **options)
         return self._stream(partial(self._prepare_resumed, reply, decisions, resumed), resumed)

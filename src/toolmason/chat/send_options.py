@@ -64,6 +64,13 @@ class SendKeywords(ResumeKeywords, total=False):
     run: str | None
 
 
+def check_keywords(method: str, given: Mapping[str, Any], keywords: type) -> None:
+    """Raise TypeError if a method of `Chat` got a keyword that it does not have."""
+    unknown = [name for name in given if name not in keywords.__annotations__]
+    if unknown:
+        raise TypeError(f"Chat.{method}() got an unexpected keyword argument {unknown[0]!r}")
+
+
 Decisions: TypeAlias = Iterable[Decision | Mapping[str, Any]]
 MessageInput: TypeAlias = str | Content | Message | Iterable[Message] | Iterable[str | Content]
 PromptInput: TypeAlias = MessageInput | Awaitable[MessageInput]

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote
 
 from pydantic_core import from_json
 
-from toolmason._core.define.schema_nodes import MAX_REFERENCES
+from toolmason._core.define.schema_nodes import MAX_REFERENCES, resolve_pointer
 from toolmason._wire import pause_garbage_collection
 from toolmason.errors import ConfigError, clip
 
@@ -49,15 +48,8 @@ class ApiDocument:
         """
         if not reference.startswith("#/"):
             raise UnusablePart(f"refers to {clip(reference)!r}; only references within the document are followed")
-        found: Any = self.root
-        for token in reference[2:].split("/"):
-            key = unquote(token).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, Mapping) and key in found:
-                found = found[key]
-            elif isinstance(found, list) and key.isdecimal() and int(key[:9]) < len(found):
-                found = found[int(key[:9])]
-            else:
-                raise UnusablePart(f"refers to {clip(reference)!r}, which is not in the document")
+        if (found := resolve_pointer(self.root, reference)) is None:
+            raise UnusablePart(f"refers to {clip(reference)!r}, which is not in the document")
         return found
 
     def follow(self, reference: str) -> tuple[str, Any]:

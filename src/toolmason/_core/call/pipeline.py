@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from logging import DEBUG
 from time import monotonic, perf_counter
+from types import CoroutineType
 from typing import Any, Final, cast
 
 from toolmason._core.arguments.bind import LargeArguments
@@ -144,6 +145,7 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
     default_timeout, in_thread, max_chars = route.timeout, route.runs_on == "thread", route.max_result_bytes // 4
     function = cast("Any", None if in_thread else route.plain_function)
     is_awaitable = in_thread or route.compiled.kind == "async"
+    code_without_await = eager_task.find_code_without_await(route.compiled.function)
 
     async def run_plain(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
         run = key = bound = state = text = None
@@ -168,6 +170,8 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
             if is_awaitable or hasattr(value, "__await__"):
                 if in_thread or (seconds is None and run is None):
                     value = await value
+                elif type(value) is CoroutineType and value.cr_code is code_without_await:
+                    value = eager_task.run_in_one_step(value)
                 else:
                     task, value, failure = eager_task.start(value, get_running_loop())
                     if task is not None:
@@ -313,6 +317,7 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901, PL
     max_chars = -1 if options_of_tool.return_direct else route.max_result_bytes // 4
     grace, write, shape = route.settings.cancel_grace, route.write, get_structured_shape(route.tool)
     on_loop = cast("Any", route.plain_function if route.runs_on == "loop" else None)
+    code_without_await = eager_task.find_code_without_await(route.compiled.function)
     has_shared_rates = any(state.rates is not None for state, _ in route.rates)
 
     async def run_steps(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
@@ -340,7 +345,9 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901, PL
                 value, values = await _invoke(current, values)
             else:
                 value = on_loop(**values)
-                if hasattr(value, "__await__"):
+                if type(value) is CoroutineType and value.cr_code is code_without_await:
+                    value = eager_task.run_in_one_step(value)
+                elif hasattr(value, "__await__"):
                     task, value, failure = eager_task.start(value, get_running_loop())
                     if task is not None:
                         value = await await_task(task, current.get_remaining(), route.name, grace, current.cancellation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -25,6 +26,7 @@ JSON_TYPES: Final[Mapping[str, type]] = {
     "null": type(None),
 }
 """Python type of each JSON Schema type, as JSON is parsed. A number may also be an int."""
+_INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")
 _TYPE_NAMES: Final = {kind: name for name, kind in JSON_TYPES.items()}
 EnumNames: TypeAlias = dict[int, dict[str, Any]]
 """Member names to values of each enum, keyed by the id of its schema node, so that a model may send either."""
@@ -82,7 +84,7 @@ def resolve_pointer(root: Any, ref: Any) -> Any:
         key = step.replace("~1", "/").replace("~0", "~")
         if isinstance(root, Mapping) and key in root:
             root = root[key]
-        elif isinstance(root, list) and key.isdecimal() and int(key) < len(root):
+        elif isinstance(root, list) and _INDEX.fullmatch(key) and int(key) < len(root):
             root = root[int(key)]
         else:
             return None

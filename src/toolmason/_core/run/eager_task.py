@@ -13,8 +13,12 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
-from types import CoroutineType, coroutine
+from dis import opmap
+from inspect import CO_COROUTINE
+from types import CodeType, CoroutineType, coroutine
 from typing import Any, Final, TypeAlias
+
+_YIELD: Final = opmap["YIELD_VALUE"]
 
 TaskOutcome: TypeAlias = tuple[Any, BaseException | None]
 """Return value, or the exception that was raised."""
@@ -40,6 +44,54 @@ def wake_waiter(waiter: asyncio.Future[None] | None) -> None:
 def _must_propagate(error: BaseException) -> bool:
     """Return True for Ctrl-C, which does not come from the tool. A GeneratorExit here comes from the tool."""
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+
+
+@coroutine
+def _drive(outcome: list[Any]) -> Generator[Any, Any, None]:
+    """Run coroutines one after another: take one, yield what it waits for, and yield `outcome` with its value.
+
+    A coroutine that is run by `send` raises StopIteration at its end, which takes a third of the time of a start.
+    """
+    while True:
+        outcome.append((yield from (yield outcome)))
+
+
+class Driver:
+    """A generator that runs one coroutine at a time, and is used again after one that did not wait."""
+
+    __slots__ = ("generator", "outcome", "send")
+
+    def __init__(self) -> None:
+        self.outcome: list[Any] = []
+        generator: Any = _drive(self.outcome)  # typed as an awaitable, because it may await
+        self.generator: Generator[Any, Any, None] = generator
+        self.send: Callable[[Any], Any] = self.generator.send
+        self.send(None)
+
+
+_idle_drivers: list[Driver] = []
+_MAX_IDLE: Final = 100
+"""Maximum number of drivers that wait for a coroutine; each takes about 400 bytes."""
+
+
+def find_code_without_await(function: Any) -> CodeType | None:
+    """Return the code of an async function that never waits, or None if it may wait or asks for its task."""
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType) or not code.co_flags & CO_COROUTINE:
+        return None
+    may_wait = _YIELD in code.co_code[::2]  # each instruction is two bytes; `await` yields what it waits for
+    return None if may_wait or "current_task" in code.co_names else code
+
+
+def run_in_one_step(coro: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine that never waits, in a context of its own. It needs no task, and no deadline could end it."""
+    try:
+        driver = _idle_drivers.pop()
+    except IndexError:
+        driver = Driver()
+    outcome = copy_context().run(driver.send, coro)
+    _idle_drivers.append(driver)
+    return outcome.pop()
 
 
 if sys.version_info >= (3, 12):
@@ -72,31 +124,6 @@ else:
     _register: Any = asyncio._register_task  # noqa: SLF001 - see above
     # Read by `current_task()`, written by `_enter` and `_leave`.
     _current: Any = vars(asyncio.tasks)["_current_tasks"]
-
-    @coroutine
-    def _drive(outcome: list[Any]) -> Generator[Any, Any, None]:
-        """Run coroutines one after another: take one, yield what it waits for, and yield `outcome` with its value.
-
-        A coroutine that is run by `send` raises StopIteration at its end, which takes a third of the time of a start.
-        """
-        while True:
-            outcome.append((yield from (yield outcome)))
-
-    class Driver:
-        """A generator that runs one coroutine at a time, and is used again after one that did not wait."""
-
-        __slots__ = ("generator", "outcome", "send")
-
-        def __init__(self) -> None:
-            self.outcome: list[Any] = []
-            generator: Any = _drive(self.outcome)  # typed as an awaitable, because it may await
-            self.generator: Generator[Any, Any, None] = generator
-            self.send: Callable[[Any], Any] = self.generator.send
-            self.send(None)
-
-    _idle_drivers: list[Driver] = []
-    _MAX_IDLE: Final = 100
-    """Maximum number of drivers that wait for a coroutine; each takes about 400 bytes."""
 
     def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> StartResult:
         """Run an awaitable until its first suspension."""

@@ -16,7 +16,10 @@ from toolmason._store.tables import RUNS
 from toolmason.errors import ConfigError
 
 _RUN_COLUMNS: Final = ("run", "begun", "state", "finish")
-_EFFECT_COLUMNS: Final = ("run", "key", "kind", "name", "arguments", "repeatable", "attempt", "state", "outcome", "at")
+_EFFECT_COLUMNS: Final = (
+    *("run", "key", "kind", "name", "arguments", "repeatable", "attempt", "state", "outcome", "at"),
+    "ended",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ def _is_whole(effect: dict[str, Any]) -> bool:
     has_outcome = effect["state"] != "done" or _parse(effect["outcome"]) is not None
     texts = all(isinstance(effect[name], str) for name in ("run", "key", "kind", "name", "state"))
     numbers = all(isinstance(effect[name], int | float) for name in ("repeatable", "attempt", "at"))
+    numbers = numbers and isinstance(effect["ended"], int | float | None)
     return has_outcome and texts and numbers and isinstance(_parse(effect["arguments"]), dict)
 
 
