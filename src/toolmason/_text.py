@@ -37,6 +37,8 @@ MAX_MESSAGE_CHARS: Final = 2000
 _NOT_PLAIN: Final = r"[^\n\x20-\x7e\xa1-\xac\xae-\u024f]"  # compiled with the first text: 0.3 ms at start-up
 
 
+LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "::1")
+"""Hosts that other machines cannot reach."""
 _LOOK_ALIKES: Final = dict(
     zip(map(ord, "авекмнорстухѕіјԁԛԝһӏαβεικνορτυχωոսօցɡı"), "abekmhopctyxsijdqwhlabeikvoptuxwnuoggi", strict=True)
 )
@@ -51,6 +53,11 @@ def split_url(url: str) -> SplitResult:
     except ValueError:
         return SplitResult("", "", "", "", "")
     return parts
+
+
+def is_safe_endpoint(parts: SplitResult) -> bool:
+    """Return True for an address that secrets may be sent to: https, or http on this machine."""
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK_NAMES)
 
 
 def make_name_key(name: str) -> str:

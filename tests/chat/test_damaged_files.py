@@ -123,6 +123,7 @@ COLUMNS = [
     ("effects", "outcome"),
     ("effects", "name"),
     ("effects", "state"),
+    ("effects", "ended"),
 ]
 
 
@@ -161,6 +162,9 @@ async def test_an_export_keeps_what_is_readable(journal, tmp_path):
     report = export_journal(tmp_path / "runs.db", tmp_path / "new.db")
 
     runtime = SqliteRuntime(tmp_path / "new.db")
+    ends = [effect.ended for effect in runtime.effects("done")]
+    assert ends == [effect.ended for effect in SqliteRuntime(tmp_path / "runs.db").effects("done")]
+    assert None not in ends
     assert {record.run: record.state for record in runtime.runs()} == {"done": "stop", "half": "interrupted"}
     assert report.closed == ("half",)
     assert len(runtime.effects("done")) == 9

@@ -226,6 +226,14 @@ async def test_a_journal_records_the_result_once(tmp_path):
     runtime.close()
 
 
+@pytest.mark.parametrize("method", ["send", "stream", "step", "resume", "stream_resumed"])
+async def test_a_misspelt_keyword_is_named_with_the_method(method):
+    chat = make_chat(asks(PICK), "done")
+
+    with pytest.raises(TypeError, match=rf"Chat\.{method}\(\) got an unexpected keyword argument 'limit'"):
+        await getattr(chat, method)("go", limit=1)
+
+
 async def test_a_stream_ends_with_the_calls_and_goes_on_with_their_results():
     chat = make_chat(asks(PICK), "done")
 

@@ -14,6 +14,7 @@ from toolmason import McpServer, Toolbox, ToolCall
 from toolmason._core.remote.gateway import Gateway
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason.errors import DefinitionError
+from toolmason.mcp_client.transport import sanitize
 
 
 class Low:
@@ -164,6 +165,32 @@ async def test_t4_one_bad_prompt_or_resource_is_left_out_and_the_others_are_used
 
     assert (prompts, resources, templates) == (["good"], ["note://good"], ["note://{name}"])
     assert [caplog.text.count(f"ignoring {what} ") for what in ("prompt", "resource", "resource template")] == [1, 2, 1]
+
+
+def list_tools(*tools):
+    """Return the names of the tools that are left of a list."""
+    sanitizer = sanitize.Sanitizer("raw", {1: ("tools/list", False)})
+    message = sanitizer.sanitize(mcp_types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"tools": [*tools]}))
+    return [entry["name"] for entry in message.result["tools"]]
+
+
+@pytest.mark.parametrize("key", ["1" * 5000, "1" * 12, "\u0661", "-1", "01"])
+def test_t4_a_reference_to_no_part_of_a_list_takes_no_other_tool_with_it(key):
+    schema = {"type": "object", "allOf": [{"type": "object"}], "$ref": f"#/allOf/{key}"}
+
+    names = list_tools({"name": "odd", "inputSchema": schema}, {"name": "good", "inputSchema": {"type": "object"}})
+
+    assert names[-1] == "good"
+
+
+def test_t4_an_entry_whose_check_fails_takes_no_other_with_it(monkeypatch, caplog):
+    find = sanitize.find_tool_problem
+    monkeypatch.setattr(sanitize, "find_tool_problem", lambda entry: 1 / 0 if entry["name"] == "bad" else find(entry))
+
+    names = list_tools(*({"name": name, "inputSchema": {"type": "object"}} for name in ("bad", "good")))
+
+    assert names == ["good"]
+    assert "ignoring tool 'bad': it cannot be checked: ZeroDivisionError" in caplog.text
 
 
 async def test_t4_a_hidden_character_in_an_argument_or_an_address_is_seen_too(caplog):

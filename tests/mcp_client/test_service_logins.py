@@ -236,6 +236,10 @@ async def test_an_identity_provider_that_refuses_ends_the_login(server):
     assert server.forms == []
 
 
+def test_an_identity_provider_on_this_machine_needs_no_https(server):
+    assert company(server, idp_token_endpoint="http://[::1]:9/token")  # noqa: S106 - an address
+
+
 def test_an_identity_provider_without_https_is_refused(server):
     with pytest.raises(ConfigError, match="must be an https address"):
         company(server, idp_token_endpoint="http://idp.example.com/token")  # noqa: S106 - an address

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from toolmason import Inject, Param, Tool, Toolbox, tool
-from toolmason._core.values.definition import PORTABLE_NAME
 from toolmason.errors import ConfigError, DefinitionError, DuplicateTool, InvalidArguments, UnknownTool
+from toolmason.providers.aliases import PORTABLE_ID
 
 
 def schema_of(fn: Any) -> dict:
@@ -236,7 +236,7 @@ async def test_c14_an_empty_name_is_an_error_and_an_unportable_one_is_legal():
     odd = Tool.from_schema("Wetter heute: Prag", "", {}, lambda arguments, context: "ok")
 
     assert (await Toolbox(odd).call("Wetter heute: Prag")).text == "ok"
-    assert not re.fullmatch(PORTABLE_NAME, odd.name)
+    assert not PORTABLE_ID.fullmatch(odd.name)
 
 
 async def test_c15_look_up_is_exact_then_unique_without_case_and_never_a_guess():

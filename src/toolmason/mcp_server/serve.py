@@ -8,11 +8,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from toolmason._core.define.decorators import show_keywords
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._http.guard import LOOPBACK_HOSTS, Bearer, VerifyToken
+from toolmason._text import LOOPBACK_NAMES
 from toolmason.errors import ConfigError
 from toolmason.mcp_server.handlers import Handlers
 from toolmason.mcp_server.http.app import asgi_app, require_toolbox
@@ -36,10 +37,6 @@ class HttpOptions(TypedDict, total=False):
     max_sessions: int
     state_key: str | bytes | None
     replicas: bool
-
-
-LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "::1")
-"""Hosts that other machines cannot reach."""
 
 
 def _serve_http(

@@ -79,7 +79,7 @@ class ApiBody:
 def to_tool_name(text: str) -> str:
     """Return a name that every provider accepts."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")
-    if len(name) <= 64:  # noqa: PLR2004 - that of PORTABLE_NAME
+    if len(name) <= 64:  # noqa: PLR2004 - the longest that every provider accepts
         return name or "operation"
     import hashlib  # noqa: PLC0415 - 2 ms at start-up, needed only for long names
 

@@ -378,11 +378,7 @@ def _digests_match(expected: str, given: str) -> bool:
 
 
 def _without_signature(request: ApprovalRequest) -> Mapping[str, Any]:
-    signed = {name: getattr(request, name) for name in request.__slots__ if name != "signature"}
-    # Requests that an older version signed do not have these.
-    return {
-        name: value for name, value in signed.items() if value or name not in ("delegates", "origins", "conversation")
-    }
+    return {name: getattr(request, name) for name in request.__slots__ if name != "signature"}
 
 
 def _split_verdict(verdict: Any) -> tuple[Literal["allow", "deny", "edit"], str, Mapping[str, Any] | None]:

@@ -377,7 +377,9 @@ class ToolboxState:
             DefinitionError: it is not a function.
         """
         if not callable(middleware):
-            raise DefinitionError(f"{middleware!r} is not middleware. Pass an async function that takes (call, next).")
+            raise DefinitionError(
+                f"{middleware!r} is not middleware. Pass an async function that takes (call, call_next)."
+            )
         self.calls.state.middleware.append(middleware)
 
     def start_run(self, limits: Limits | None) -> ToolboxState:

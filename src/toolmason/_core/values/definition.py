@@ -41,10 +41,6 @@ Converter: TypeAlias = Callable[[Any, Any], Any]
 """`(value, return_type) -> str | Content | list[Content]`."""
 
 
-PORTABLE_NAME = r"[A-Za-z0-9_-]{1,64}"
-"""Regular expression for tool names that every provider accepts. Adapters map other names."""
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class ToolDefinition(Value):
     """The part of a tool that the model sees."""

@@ -306,7 +306,10 @@ class EngineSettings(Value):
     One user of a server can fill a quarter.
     """
     approval_seconds: float | None = None
-    """Seconds until a request for approval expires. `None` means 7 days, and no such limit for an approver."""
+    """Seconds that an approver has, and until a request for approval expires.
+
+    `None` means 7 days for a request, and `max_timeout` for an approver; no limit if the call has no time-out.
+    """
     progress_queue: int = 1000
     """Maximum number of unread progress reports. Beyond it, the oldest are dropped and counted."""
     processes: int = 2

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.values.policy import EngineSettings
 from toolmason._secrets import remember_secrets
-from toolmason._text import split_url
+from toolmason._text import is_safe_endpoint, split_url
 from toolmason.errors import ConfigError
 from toolmason.mcp_client.auth.token_files import FileTokens, MemoryTokens, import_sdk
 
@@ -205,8 +205,7 @@ def enterprise_identity(  # noqa: PLR0913 - one parameter for each option
         ConfigError: the endpoint is not an https address, or another address is not a URL.
         ImportError: the MCP SDK is not installed.
     """
-    parts = split_url(idp_token_endpoint)
-    if parts.scheme != "https" and (parts.scheme, parts.hostname) not in (("http", "127.0.0.1"), ("http", "localhost")):
+    if not is_safe_endpoint(split_url(idp_token_endpoint)):
         raise ConfigError(f"idp_token_endpoint={idp_token_endpoint!r}: must be an https address.")
     remember_secrets([{"client_secret": client_secret}, {"client_secret": idp_client_secret or ""}])
 

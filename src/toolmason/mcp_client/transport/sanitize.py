@@ -120,7 +120,10 @@ class Sanitizer:
             return result
         kept: list[Any] = []
         for entry in entries:
-            reason = find_tool_problem(entry) if model is mcp_types.Tool else find_entry_problem(entry, model)
+            try:
+                reason = find_tool_problem(entry) if model is mcp_types.Tool else find_entry_problem(entry, model)
+            except Exception as error:  # noqa: BLE001 - one entry must not take the others with it
+                reason = f"it cannot be checked: {type(error).__name__}"
             if reason is None:
                 kept.append(entry)
                 continue

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
 
-from toolmason._text import split_url
+from toolmason._text import is_safe_endpoint, split_url
 from toolmason.errors import ConfigError, RemoteError, clip
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ _log = logging.getLogger("toolmason.mcp_server")
 MAX_ANSWER_BYTES: Final = 256 * 1024
 """Maximum size of a set of keys, or of another answer of an authorization server."""
 ANSWER_SECONDS: Final = 5.0
-_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 MAX_KEYS: Final = 100
 KEY_REFRESH_SECONDS: Final = 30.0
 """Time between two reads of the keys, however many tokens name an unknown one."""
@@ -51,8 +50,7 @@ class TokenEndpoint:
 
     def __init__(self, option: str, address: str) -> None:
         parts = split_url(address)
-        is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
-        if not is_safe or not parts.hostname or parts.username or parts.fragment:
+        if not is_safe_endpoint(parts) or not parts.hostname or parts.username or parts.fragment:
             raise ConfigError(f"{option}={clip(address)!r}: must be an https address without a user or a fragment.")
         try:
             from toolmason.openapi import http_calls  # noqa: PLC0415 - needs an extra, and keys may come from a file

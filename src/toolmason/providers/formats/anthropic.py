@@ -15,7 +15,7 @@ from toolmason._core.values.messages import Citation, Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason._wire import parse_json
 from toolmason.providers import content_parts
-from toolmason.providers.aliases import ToolNames, to_wire_id
+from toolmason.providers.aliases import PORTABLE_ID, ToolNames, to_wire_id
 from toolmason.providers.codec import Body, ItemCodec, ReplyReader, parse_error
 from toolmason.providers.native_tools import format_anthropic_servers
 from toolmason.providers.reply_checks import read_usage
@@ -136,7 +136,7 @@ class AnthropicCodec(ItemCodec):
     call_id_prefix = "toolu"
     search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - never changed
     rules = ProviderRules(
-        provider="anthropic", fit_schema=fit_anthropic, name_pattern=r"[A-Za-z0-9_-]{1,64}", max_name_length=64
+        provider="anthropic", fit_schema=fit_anthropic, name_pattern=PORTABLE_ID.pattern, max_name_length=64
     )
 
     @override

@@ -17,7 +17,7 @@ from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason._services import SERVICES
 from toolmason.providers import content_parts
-from toolmason.providers.aliases import ToolNames, hash_text, to_wire_id
+from toolmason.providers.aliases import PORTABLE_ID, ToolNames, hash_text, to_wire_id
 from toolmason.providers.codec import (
     Body,
     Codec,
@@ -153,7 +153,7 @@ class OpenAiChatCodec(Codec):
 
     _reader_class = OpenAiChatReader
     rules = ProviderRules(
-        provider="openai-chat", fit_schema=fit_openai, name_pattern=r"[A-Za-z0-9_-]{1,64}", max_name_length=64
+        provider="openai-chat", fit_schema=fit_openai, name_pattern=PORTABLE_ID.pattern, max_name_length=64
     )
 
     @override

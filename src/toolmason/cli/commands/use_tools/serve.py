@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from toolmason._core.load.reload import Reloader
 from toolmason._core.toolbox.toolbox import Toolbox
-from toolmason._text import pluralize, to_line
+from toolmason._text import LOOPBACK_NAMES, pluralize, to_line
 from toolmason.cli.main import examples
 from toolmason.cli.output import echo
 from toolmason.cli.targets import load_source, load_toolbox
@@ -67,7 +67,7 @@ def command(
     is the key that replicas share.
     """
     from toolmason.mcp_server.handlers import Handlers  # noqa: PLC0415 - 0.1 s at start-up, only for this command
-    from toolmason.mcp_server.serve import LOOPBACK_NAMES, run_http, run_stdio  # noqa: PLC0415 - as above
+    from toolmason.mcp_server.serve import run_http, run_stdio  # noqa: PLC0415 - as above
     from toolmason.mcp_server.stdio.pipes import redirect_standard_streams  # noqa: PLC0415 - as above
 
     if folder is not None:
