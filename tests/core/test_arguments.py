@@ -225,24 +225,6 @@ async def test_nesting_over_the_limit_is_refused(depth, opening, closing):
     assert "128" in error.message
 
 
-@pytest.mark.parametrize("depth", [128, 3_000])
-@pytest.mark.parametrize("kind", [Any, dict])
-async def test_a_mapping_is_refused_over_the_limit_of_nesting_as_its_text_is(depth, kind):
-    @tool
-    async def anything(value: kind) -> None: ...
-
-    box, value = Toolbox(anything), {}
-    for _ in range(depth - 1):
-        value = {"a": value}
-
-    error = await refused(box, "anything", {"value": value})
-    in_run = await box.run().call("anything", {"value": value})
-
-    assert "the limit json_depth of 128" in error.message
-    assert isinstance(in_run.error, InvalidArguments)
-    assert (await box.call("anything", {"value": value.get("a", 1)})).ok is (depth == 128)
-
-
 async def test_nesting_within_the_limit_is_taken():
     @tool
     async def anything(value: Any) -> Any:

@@ -12,9 +12,11 @@ import pytest
 from pydantic import BaseModel
 
 from chat.simulated_replies import reply
+from core.takers import refused
 from providers.samples import CHATS
 from toolmason import Allow, Chat, Edit, McpServer, Message, Toolbox, ToolCall, tool
 from toolmason._core.define.tool import compile_tool
+from toolmason.errors import InvalidArguments
 from toolmason.models import ScriptedModel
 from toolmason.providers import codec
 
@@ -177,3 +179,21 @@ def test_arguments_whose_type_is_the_same_in_json_are_not_written_as_json(hint):
     show.__annotations__ = {"value": hint, "return": str}
 
     assert not compile_tool(Toolbox(show)["show"]).inputs.is_ambiguous
+
+
+@pytest.mark.parametrize("depth", [128, 3_000])
+@pytest.mark.parametrize("kind", [Any, dict])
+async def test_a_mapping_is_refused_over_the_limit_of_nesting_as_its_text_is(depth, kind):
+    @tool
+    async def anything(value: kind) -> None: ...
+
+    box, value = Toolbox(anything), {}
+    for _ in range(depth - 1):
+        value = {"a": value}
+
+    error = await refused(box, "anything", {"value": value})
+    in_run = await box.run().call("anything", {"value": value})
+
+    assert "the limit json_depth of 128" in error.message
+    assert isinstance(in_run.error, InvalidArguments)
+    assert (await box.call("anything", {"value": value.get("a", 1)})).ok is (depth == 128)

@@ -14,7 +14,7 @@ var: contextvars.ContextVar[str] = contextvars.ContextVar("var", default="outsid
 
 
 def start(awaitable) -> eager_task.StartResult:
-    return eager_task.start(awaitable, asyncio.get_running_loop())
+    return eager_task.start(awaitable)
 
 
 def started(awaitable) -> asyncio.Task:
@@ -412,7 +412,7 @@ def test_it_works_from_a_callback_where_no_task_is_running():
     async def main() -> eager_task.TaskOutcome:
         loop = asyncio.get_running_loop()
         made = loop.create_future()
-        loop.call_soon(lambda: made.set_result(eager_task.start(waits(), loop)))
+        loop.call_soon(lambda: made.set_result(eager_task.start(waits())))
         task, _, _ = await made
         return await task
 
@@ -519,11 +519,6 @@ async def generates():
     yield 1
 
 
-@pytest.mark.parametrize("function", [add, Adder().add])
-def test_a_function_without_an_await_is_known(function):
-    assert eager_task.find_code_without_await(function) is function.__code__
-
-
 async def asks_for_its_task():
     return asyncio.current_task()
 
@@ -535,30 +530,43 @@ async def asks_for_its_task():
         *(len, None, lambda: None, functools.partial(add, 1)),
     ],
 )
-def test_any_other_function_may_wait_or_needs_its_task(function):
-    assert eager_task.find_code_without_await(function) is None
+def test_a_function_that_may_wait_or_asks_for_its_task_gets_one(function):
+    assert eager_task.choose_start(function) is eager_task.start
 
 
-async def test_it_runs_in_one_step_in_a_context_of_its_own():
-    assert [eager_task.run_in_one_step(add(number)) for number in range(3)] == [1, 2, 3]
+@pytest.mark.parametrize("function", [add, Adder().add])
+async def test_another_one_runs_in_one_step_in_a_context_of_its_own(function):
+    begin = eager_task.choose_start(function)
+
+    assert begin is not eager_task.start
+    assert [begin(function(number)) for number in range(3)] == [(None, number + 1, None) for number in range(3)]
     assert var.get() == "outside"
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, asyncio.CancelledError, GeneratorExit])
-async def test_its_error_is_raised_and_the_next_one_runs(error):
+async def test_its_error_is_returned_and_the_next_one_runs(error):
     async def fails() -> None:
         raise error
 
-    with pytest.raises(error):
-        eager_task.run_in_one_step(fails())
-    assert eager_task.run_in_one_step(add(1)) == 2
+    _, _, failure = eager_task.choose_start(fails)(fails())
+
+    assert isinstance(failure, error)
+    assert eager_task.choose_start(add)(add(1)) == (None, 2, None)
 
 
 async def test_it_may_run_another_one_inside():
-    async def outer() -> int:
-        return eager_task.run_in_one_step(add(1)) + 1
+    begin = eager_task.choose_start(add)
 
-    assert eager_task.run_in_one_step(outer()) == 3
+    async def outer() -> int:
+        return begin(add(1))[1] + 1
+
+    assert eager_task.choose_start(outer)(outer()) == (None, 3, None)
+
+
+async def test_an_awaitable_of_other_code_gets_a_task():
+    task, _, _ = eager_task.choose_start(add)(wrap(add)(1))
+
+    assert await end_of(task) == (2, None)
 
 
 @pytest.mark.parametrize("options", [{}, {"max_calls": 5}, {"timeout": None}, {"lock": "a"}])

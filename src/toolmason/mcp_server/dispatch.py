@@ -221,7 +221,7 @@ class Dispatcher:
             exchange.started = _find_version_mismatch(exchange)
             return
         if request.modern:
-            task, result, error = eager_task.start(self.handle(request), asyncio.get_running_loop())
+            task, result, error = eager_task.start(self.handle(request))
             exchange.started = self.encode(request, result, error) if task is None else task
             return
         key = exchange.headers[SESSION_HEADER], exchange.identity.owner, exchange.data["id"]
@@ -310,7 +310,7 @@ class Dispatcher:
 
         A call that may use the client needs the stream as soon as it waits, so that the client can resume it.
         """
-        task, result, error = eager_task.start(self.handle(request), asyncio.get_running_loop())
+        task, result, error = eager_task.start(self.handle(request))
         if task is None:
             return result, error
         stream: Any = request.open_stream()

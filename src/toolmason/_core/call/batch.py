@@ -85,7 +85,6 @@ class Batch:
 
     async def run(self, run_one: RunOne, barriers: Sequence[bool]) -> list[ToolResult]:
         """Run every call. A barrier runs alone, after all calls before it and before all calls after it."""
-        loop = asyncio.get_running_loop()
         deadline = None
         if self.seconds is not None:
             deadline = Deadline(monotonic() + self.seconds, self.seconds, self.limit)
@@ -96,7 +95,7 @@ class Batch:
                     error = deadline.make_error(call.name)
                     self._results_by_index[index] = ToolResult(call.id, call.name, error=error, attempts=0)
                     continue
-                self._start(index, eager_task.start(run_one(call, deadline), loop))
+                self._start(index, eager_task.start(run_one(call, deadline)))
                 if barriers[index]:
                     await self._wait_until_running(0)
             await self._wait_until_running(0)

@@ -37,8 +37,6 @@ _MAX_REJECTED: Final = 1000
 """Maximum number of rejected calls that a run remembers; the oldest is forgotten first."""
 _MAX_KEY_SIZE: Final = 256
 """Maximum length and number of parts of arguments that are kept to recognize a repeated call. Of others, a hash is."""
-_MAX_LEVELS: Final = 128
-"""Maximum nesting of a value that is converted level by level; what is deeper becomes text."""
 _MAX_PARSED_SIZE: Final = 256 * 1024
 """Maximum length of arguments that are parsed to recognize a repeated call whatever the order of their names."""
 
@@ -118,8 +116,11 @@ def fingerprint(name: str, arguments: Any) -> str:
     return sha256(to_json(canonicalize([name, to_json_like(arguments)]))).hexdigest()
 
 
-def to_json_like(value: Any, levels: int = _MAX_LEVELS) -> Any:
-    """Convert any value to JSON data to show, sign and compare. Values without a JSON form become text."""
+def to_json_like(value: Any, levels: int = 128) -> Any:
+    """Convert any value to JSON data to show, sign and compare. Values without a JSON form become text.
+
+    So do lists and dicts below so many levels, if a value has no JSON form as a whole.
+    """
     try:
         data = to_jsonable_python(value, fallback=_to_text, bytes_mode="base64", inf_nan_mode="strings")
         to_json(data)

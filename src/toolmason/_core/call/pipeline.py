@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from logging import DEBUG
 from time import monotonic, perf_counter
-from types import CoroutineType
 from typing import Any, Final, cast
 
 from toolmason._core.arguments.bind import LargeArguments
@@ -142,10 +141,11 @@ def _add_tickets(route: Route, runner: CallRunner) -> CallRunner:
 def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # noqa: C901, PLR0915 - one function: each layer costs a tenth of the whole
     """Return the runner of a tool without limits and approval. `run_steps` takes the calls that need more steps."""
     name, bind, write, shape = route.name, route.bind, route.write, get_structured_shape(route.tool)
-    default_timeout, in_thread, max_chars = route.timeout, route.runs_on == "thread", route.max_result_bytes // 4
+    default_timeout, in_thread, grace = route.timeout, route.runs_on == "thread", route.settings.cancel_grace
+    max_chars = route.max_result_bytes // 4
     function = cast("Any", None if in_thread else route.plain_function)
     is_awaitable = in_thread or route.compiled.kind == "async"
-    code_without_await = eager_task.find_code_without_await(route.compiled.function)
+    start = eager_task.choose_start(route.compiled.function)
 
     async def run_plain(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
         run = key = bound = state = text = None
@@ -170,14 +170,10 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
             if is_awaitable or hasattr(value, "__await__"):
                 if in_thread or (seconds is None and run is None):
                     value = await value
-                elif type(value) is CoroutineType and value.cr_code is code_without_await:
-                    value = eager_task.run_in_one_step(value)
                 else:
-                    task, value, failure = eager_task.start(value, get_running_loop())
+                    task, value, failure = start(value)
                     if task is not None:
-                        value = await await_task(
-                            task, seconds, name, route.settings.cancel_grace, _get_cancellation(run)
-                        )
+                        value = await await_task(task, seconds, name, grace, _get_cancellation(run))
                     elif failure is not None:
                         raise failure  # noqa: TRY301 - handled below with all other failures
             text = write(value) if type(arguments) is not LargeArguments else None
@@ -317,7 +313,7 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901, PL
     max_chars = -1 if options_of_tool.return_direct else route.max_result_bytes // 4
     grace, write, shape = route.settings.cancel_grace, route.write, get_structured_shape(route.tool)
     on_loop = cast("Any", route.plain_function if route.runs_on == "loop" else None)
-    code_without_await = eager_task.find_code_without_await(route.compiled.function)
+    start = eager_task.choose_start(route.compiled.function)
     has_shared_rates = any(state.rates is not None for state, _ in route.rates)
 
     async def run_steps(call_id: str | None, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
@@ -345,10 +341,8 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901, PL
                 value, values = await _invoke(current, values)
             else:
                 value = on_loop(**values)
-                if type(value) is CoroutineType and value.cr_code is code_without_await:
-                    value = eager_task.run_in_one_step(value)
-                elif hasattr(value, "__await__"):
-                    task, value, failure = eager_task.start(value, get_running_loop())
+                if hasattr(value, "__await__"):
+                    task, value, failure = start(value)
                     if task is not None:
                         value = await await_task(task, current.get_remaining(), route.name, grace, current.cancellation)
                     elif failure is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from dis import opmap
@@ -74,24 +75,40 @@ _MAX_IDLE: Final = 100
 """Maximum number of drivers that wait for a coroutine; each takes about 400 bytes."""
 
 
-def find_code_without_await(function: Any) -> CodeType | None:
+def choose_start(function: Any) -> Callable[[Awaitable[Any]], StartResult]:
+    """Return `start`, or a shorter way for the coroutines of an async function that never waits.
+
+    Those need no task, and no deadline could end them. They get a context of their own all the same.
+    """
+    if (code := _find_code_without_await(function)) is None:
+        return start
+
+    def start_without_task(awaitable: Awaitable[Any]) -> StartResult:
+        if type(awaitable) is not CoroutineType or awaitable.cr_code is not code:
+            return start(awaitable)
+        try:
+            driver = _idle_drivers.pop()
+        except IndexError:
+            driver = Driver()
+        try:
+            outcome = copy_context().run(driver.send, awaitable)
+        except BaseException as error:
+            if _must_propagate(error):
+                raise
+            return None, None, error
+        _idle_drivers.append(driver)
+        return None, outcome.pop(), None
+
+    return start_without_task
+
+
+def _find_code_without_await(function: Any) -> CodeType | None:
     """Return the code of an async function that never waits, or None if it may wait or asks for its task."""
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType) or not code.co_flags & CO_COROUTINE:
         return None
     may_wait = _YIELD in code.co_code[::2]  # each instruction is two bytes; `await` yields what it waits for
     return None if may_wait or "current_task" in code.co_names else code
-
-
-def run_in_one_step(coro: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that never waits, in a context of its own. It needs no task, and no deadline could end it."""
-    try:
-        driver = _idle_drivers.pop()
-    except IndexError:
-        driver = Driver()
-    outcome = copy_context().run(driver.send, coro)
-    _idle_drivers.append(driver)
-    return outcome.pop()
 
 
 if sys.version_info >= (3, 12):
@@ -101,9 +118,9 @@ if sys.version_info >= (3, 12):
 
         waiter: asyncio.Future[None] | None = None
 
-    def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> StartResult:
+    def start(awaitable: Awaitable[Any]) -> StartResult:
         """Run an awaitable until its first suspension."""
-        task = EagerTask(_capture_outcome(awaitable), loop=loop, eager_start=True)
+        task = EagerTask(_capture_outcome(awaitable), loop=get_running_loop(), eager_start=True)
         return (None, *task.result()) if task.done() else (task, None, None)
 
     async def _capture_outcome(awaitable: Awaitable[Any]) -> TaskOutcome:
@@ -125,8 +142,9 @@ else:
     # Read by `current_task()`, written by `_enter` and `_leave`.
     _current: Any = vars(asyncio.tasks)["_current_tasks"]
 
-    def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> StartResult:
+    def start(awaitable: Awaitable[Any]) -> StartResult:
         """Run an awaitable until its first suspension."""
+        loop = get_running_loop()
         task = EagerTask(loop=loop)
         coro: Coroutine[Any, Any, Any]
         task.coro = coro = awaitable if type(awaitable) is CoroutineType else _await_value(awaitable)

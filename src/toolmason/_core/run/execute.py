@@ -147,7 +147,7 @@ async def await_with_timeout(
     cancellation: Cancellation = NEVER_CANCELLED,
 ) -> Any:
     """Await an object in its own task, until its deadline or the end of the run. Raises as `await_task` does."""
-    task, value, error = eager_task.start(awaitable, asyncio.get_running_loop())
+    task, value, error = eager_task.start(awaitable)
     if task is not None:
         return await await_task(task, seconds, name, grace, cancellation)
     if error is not None:

@@ -297,7 +297,7 @@ class Toolbox(Interchange):
     call_all_sync = blocking(call_all)
 
     def use(self, middleware: Middleware) -> None:
-        """Wrap every call in middleware: `async def middleware(call, call_next) -> ToolResult`. The first is outermost."""
+        """Wrap every call: `async def middleware(call, call_next) -> ToolResult`. The first middleware is outermost."""
         self._state.add_middleware(middleware)
 
     @property

@@ -147,7 +147,7 @@ class StdioSession:
             self._forward_to_sdk(message)
             return
         self.in_flight[request_id] = None
-        task, _, error = eager_task.start(self._answer(request, message), asyncio.get_running_loop())
+        task, _, error = eager_task.start(self._answer(request, message))
         if error is not None:
             self._send_error(request_id, INTERNAL_ERROR, "Internal server error")
         if task is not None and request.modern:
