@@ -109,6 +109,30 @@ async def test_a_changed_tool_is_asked_about_again(tmp_path):
     assert (await make_box(tmp_path, changed).call("delete")).error.code == "approval_required"
 
 
+async def test_a_tool_with_other_effects_is_asked_about_again(tmp_path):
+    clean = make_effects_tool(read_only=True)
+    box = make_box(tmp_path, clean)
+    await remember(box, Allow(remember="tool"))
+    waiting = await make_box(tmp_path / "more", clean).call("delete")
+
+    changed = make_box(tmp_path, make_effects_tool(destructive=True))
+    decision = box.approvals.decide(waiting.error.request, Allow())
+    resumed = await changed.approvals.resume(decision)
+
+    assert (await box.call("delete")).ok
+    assert (await changed.call("delete")).error.code == "approval_required"
+    assert "the tool has changed since it was approved" in resumed.text
+
+
+def make_effects_tool(**effects):
+    @tool(approval=True, name="delete", **effects)
+    def clean(path: str = "a") -> str:
+        """Delete a file."""
+        return path
+
+    return clean
+
+
 async def test_a_revoked_decision_does_not_hold(tmp_path):
     box, other = make_box(tmp_path), make_box(tmp_path)
     await remember(box, Allow(remember="tool"))
@@ -170,6 +194,31 @@ async def test_the_approver_of_an_outer_toolbox_does_not_answer_for_an_inner_one
         assert (await outer.call("delete")).ok
 
     assert len(ASKED) == 3
+
+
+class Approver:
+    def __init__(self, verdict):
+        self.verdict, self.asked = verdict, 0
+
+    def decide(self, request):
+        self.asked += 1
+        return self.verdict
+
+    __call__ = decide
+
+
+@pytest.mark.parametrize("get", [lambda approver: approver, lambda approver: approver.decide], ids=["object", "method"])
+async def test_an_inner_approver_is_asked_even_if_it_was_not_asked_about_the_remembered_call(get):
+    @tool(approval=lambda arguments, ctx: arguments["amount"] > 100)
+    def pay(amount: int) -> str:
+        return "paid"
+
+    finance, user = Approver(Deny("too much")), Approver(Allow(remember="tool"))
+    outer = Toolbox(Toolbox(pay, approver=get(finance)), approve="all", approver=get(user))
+
+    results = [(await outer.call("pay", {"amount": amount})).ok for amount in (500, 50, 500)]
+
+    assert (results, finance.asked) == ([False, True, False], 2)
 
 
 async def test_a_damaged_file_means_to_ask_and_is_logged(tmp_path, caplog):

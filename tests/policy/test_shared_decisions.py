@@ -2,9 +2,11 @@
 
 import json
 import os
+import sqlite3
 import stat
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -165,7 +167,27 @@ async def test_d6_a_request_without_an_end_has_one_all_the_same(fresh: Any, monk
     assert ran == []
 
 
-async def test_d6_a_run_in_a_journal_may_go_on_and_nobody_else_use_its_decision(fresh: Any, tmp_path: Path):
+async def test_d6_a_decision_whose_use_could_not_be_recorded_is_still_valid(fresh: Any, tmp_path: Path):
+    ran: list[Any] = []
+    path = tmp_path / "used.db"
+    box = Toolbox(noting(ran), approve="all", approval_key=KEY, approvals_file=path)
+    await box.approvals.resume(await decide(box))
+    decision = await decide(box)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN EXCLUSIVE")
+        refused = await box.approvals.resume(decision)
+
+    results = [await box.approvals.resume(decision) for _ in range(2)]
+
+    assert "its use cannot be recorded" in refused.text
+    assert [result.ok for result in results] == [True, False]
+    assert len(ran) == 2
+
+
+@pytest.mark.parametrize("in_other_process", [True, False])
+async def test_d6_a_run_in_a_journal_may_go_on_and_nobody_else_use_its_decision(
+    fresh: Any, tmp_path: Path, in_other_process: bool
+):
     ran: list[Any] = []
     failures = ["killed"]
 
@@ -186,7 +208,8 @@ async def test_d6_a_run_in_a_journal_may_go_on_and_nobody_else_use_its_decision(
     decision = chat([]).box.approvals.decide(held.pending[0], Allow())
     with pytest.raises(Abort):
         await chat(["Done."]).resume(saved, [decision])
-    fresh()
+    if in_other_process:
+        fresh()
     reply = await chat(["Done."]).resume(saved, [decision])
     fresh()
     elsewhere = await chat([]).box.approvals.resume(decision)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import hmac
@@ -67,14 +66,12 @@ class StateSigner:
         """
         encoded_body, _, token = text.partition(".")
         expires = from_json(base64.urlsafe_b64decode(encoded_body))["expires"]
-        is_used = self._used.add(token, expires - MAX_AGE_SECONDS, expires) is not None
-        if not is_used and self.ledger is not None:
-            try:
-                is_used = not await asyncio.to_thread(self.ledger.add, token, expires)
-            except OSError as error:
-                _log.error("the use of an approval cannot be recorded: %s", error)
-                raise _make_error("its use cannot be recorded") from None
-        if is_used:
+        try:
+            found = await self._used.use(token, expires - MAX_AGE_SECONDS, expires, self.ledger)
+        except OSError as error:
+            _log.error("the use of an approval cannot be recorded: %s", error)
+            raise _make_error("its use cannot be recorded") from None
+        if found is not None:
             raise _make_error("it was already used")
 
     def _make_mac(self, text: str) -> str:

@@ -172,22 +172,42 @@ class UsedTokens:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._times: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """Issue and expiry time of each token."""
+        self._times: OrderedDict[str, tuple[float, float, str]] = OrderedDict()
+        """Issue and expiry time of each token, and its user."""
         self._issued_until = -1.0
         """Issue time of the newest forgotten token that has not expired."""
 
-    def add(self, token: str, issued: float, expires: float) -> Literal["used", "forgotten"] | None:
-        """Record a token as used. Return why that is impossible, or None: it was used, or is too old to tell."""
+    async def use(
+        self, token: str, issued: float, expires: float, ledger: TokenLedger | None, user: str = ""
+    ) -> Literal["used", "forgotten"] | None:
+        """Record a token as used, also in the record that processes share. Return what `add` does.
+
+        Raises:
+            OSError: that record cannot be written. The token is still valid.
+        """
+        if (found := self.add(token, issued, expires, user)) is not None or ledger is None:
+            return found
+        try:
+            return None if await asyncio.to_thread(ledger.add, token, expires, user) else "used"
+        except OSError:
+            with self._lock:
+                self._times.pop(token, None)
+            raise
+
+    def add(self, token: str, issued: float, expires: float, user: str = "") -> Literal["used", "forgotten"] | None:
+        """Record a token as used. Return why that is impossible, or None: it was used, or is too old to tell.
+
+        A journaled run, `user`, may use its token again.
+        """
         now = time.time()
         with self._lock:
             if token in self._times:
-                return "used"
+                return None if user and self._times[token][2] == user else "used"
             if issued <= self._issued_until:
                 return "forgotten"
-            self._times[token] = issued, expires
+            self._times[token] = issued, expires, user
             while len(self._times) > 1:
-                oldest, (oldest_issued, oldest_expires) = next(iter(self._times.items()))
+                oldest, (oldest_issued, oldest_expires, _) = next(iter(self._times.items()))
                 is_expired = oldest_expires < now
                 if not is_expired and len(self._times) <= MAX_USED_DECISIONS:
                     break
@@ -260,7 +280,7 @@ class ApprovalSigner:
         expires = request.issued + REQUEST_SECONDS if request.expires is None else request.expires
         if time.time() > expires:
             raise ApprovalDenied(request.tool, "the request has expired")
-        if tool.definition.digest != request.digest:
+        if (tool.definition.digest, get_effects(tool.options)) != (request.digest, request.effects):
             raise ApprovalDenied(request.tool, "the tool has changed since it was approved")
         if identity != request.identity:
             raise ApprovalDenied(request.tool, "it was approved for another identity")
@@ -270,16 +290,14 @@ class ApprovalSigner:
         return _to_verdict(decision)
 
     async def _mark_used(self, request: ApprovalRequest, expires: float) -> None:
-        found = USED_DECISIONS.add(request.signature, request.issued, expires)
+        token = (request.signature, request.issued, expires)
+        try:
+            found = await USED_DECISIONS.use(*token, self.ledger, DECISION_USER.get())
+        except OSError as error:
+            reason = f"its use cannot be recorded: {error}. Set approvals_file= to another file"
+            raise ApprovalDenied(request.tool, reason) from error
         if found == "forgotten":
             raise ApprovalDenied(request.tool, "the request is too old: its decision may have been used")
-        if found is None and self.ledger is not None:
-            arguments = (request.signature, expires, DECISION_USER.get())
-            try:
-                found = None if await asyncio.to_thread(self.ledger.add, *arguments) else "used"
-            except OSError as error:
-                reason = f"its use cannot be recorded: {error}. Set approvals_file= to another file"
-                raise ApprovalDenied(request.tool, reason) from error
         if found is not None:
             raise ApprovalDenied(request.tool, "the decision was already used")
 
@@ -298,14 +316,15 @@ class ApprovalSigner:
         kind: Literal["allow", "deny"] = "allow" if isinstance(verdict, Allow) else "deny"
         arguments = dict(request.arguments) if scope == "arguments" else None
         conversation = request.conversation if scope == "conversation" else None
-        binding = (scope, request.tool, request.digest, _get_user(request.identity), arguments, conversation, approver)
+        binding = (scope, request.tool, request.digest, _get_user(request.identity), arguments, conversation)
         found = RememberedDecision(
-            self.sign("binding", binding)[:24],
+            self.sign("binding", (*binding, approver, request.effects))[:24],
             kind,
-            *binding[:6],
+            *binding,
             verdict.reason if isinstance(verdict, Deny) else "",
             approver,
             time.time(),
+            effects=request.effects,
         )
         try:
             self.store.save(replace(found, signature=self._sign_remembered(found)).to_dict())
@@ -317,7 +336,8 @@ class ApprovalSigner:
         found = [
             each
             for each in self.load_remembered(request.tool)
-            if (each.digest, each.identity, each.approver) == (request.digest, _get_user(request.identity), approver)
+            if (each.digest, each.effects, each.identity, each.approver)
+            == (request.digest, request.effects, _get_user(request.identity), approver)
             and (each.scope != "conversation" or each.conversation == request.conversation)
             and (each.scope != "arguments" or canonicalize(each.arguments) == canonicalize(dict(request.arguments)))
         ]
@@ -400,6 +420,11 @@ def _to_verdict(decision: Decision) -> ApprovalVerdict:
 
 
 # --- the rule ----------------------------------------------------------------------------------
+
+
+def get_effects(options: ToolOptions) -> tuple[str, ...]:
+    """Return the names of the effects that a tool declares. A decision holds only for a tool that declares the same."""
+    return tuple(name for name in ("read_only", "destructive", "idempotent", "open_world") if getattr(options, name))
 
 
 def rule_requires_approval(rule: ApprovalRule, options: ToolOptions) -> bool:

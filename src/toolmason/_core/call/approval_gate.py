@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from toolmason._core.arguments.bind import LargeArguments
 from toolmason._core.call.approval import (
@@ -20,6 +20,7 @@ from toolmason._core.call.approval import (
     Decision,
     Deny,
     Edit,
+    get_effects,
     get_identity,
     make_preview,
     predicate_requires_approval,
@@ -37,8 +38,6 @@ from toolmason._core.values.definition import canonicalize
 from toolmason._core.values.results import ToolCall
 from toolmason._text import to_line
 from toolmason.errors import ApprovalDenied, ApprovalRequired, ToolTimeout
-
-_EFFECTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 
 
 class ApprovalGate:
@@ -88,7 +87,7 @@ class ApprovalGate:
         """Ask every approver of the call. Return the arguments that one of them changed, or None if all allow it."""
         arguments = await _run_off_loop(call, get_effective_arguments, self.route, call.raw)
         context = self._make_context(call)
-        approvers: list[Approver] = []
+        approvers: dict[int, Approver] = {}
         is_pending = False
         for step in self.steps:
             # A decision answers for the called toolbox. The approvers of inner toolboxes are asked all the same.
@@ -100,14 +99,14 @@ class ApprovalGate:
                 continue
             if step.approver is None:
                 is_pending = True
-            elif step.approver not in approvers:
-                approvers.append(step.approver)
+            elif step.approver not in approvers.values():
+                approvers[step.position] = step.approver
         if not approvers and not is_pending:
             return None
         request = await self._make_request(call, arguments, context)
         CALL_LOG.debug("%s [%s] needs approval: request %s", self.route.name, to_line(call.id), request.id)
-        for index, approver in enumerate(approvers):
-            edited = await self._ask(approver, index, request, call)
+        for position, approver in approvers.items():
+            edited = await self._ask(approver, position, request, call)
             if edited is not None:
                 return edited
         if is_pending and not await self._is_remembered(request):
@@ -126,10 +125,10 @@ class ApprovalGate:
         return verdict is not None
 
     async def _ask(
-        self, approver: Approver, index: int, request: ApprovalRequest, call: ToolCall
+        self, approver: Approver, position: int, request: ApprovalRequest, call: ToolCall
     ) -> Mapping[str, Any] | None:
-        # With its place, so that a decision of one toolbox does not answer for another one.
-        name = f"{index} {getattr(approver, '__module__', '')}.{getattr(approver, '__qualname__', '')}"
+        # With the place of its toolbox, so that a decision of one does not answer for another one.
+        name = f"{position} {getattr(approver, '__module__', '')}.{getattr(approver, '__qualname__', '')}"
         if await self._is_remembered(request, name):
             return None
         verdict: ApprovalVerdict = await self._in_time(
@@ -186,7 +185,7 @@ class ApprovalGate:
             digest=tool.definition.digest,
             arguments=to_json_like(arguments),
             preview=await self._in_time(make_preview(tool, arguments, context, self.route.settings)),
-            effects=tuple(name for name in _EFFECTS if getattr(tool.options, name)),
+            effects=get_effects(tool.options),
             identity=get_identity(context),
             expires=now + lifetime,
             issued=now,

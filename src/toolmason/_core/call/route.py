@@ -277,6 +277,8 @@ class ApprovalStep:
     approver: Approver | None
     is_outermost: bool
     """True if the rule is answered by the called toolbox, so that a decision replaces its approver."""
+    position: int
+    """Place of the toolbox of the approver, counted from the innermost one."""
     predicate: ApprovalOption | None = None
     """The `approval=` of the tool or of an override, if it decides whether the rule applies."""
     get_distrust: Callable[[], str] | None = None
@@ -323,4 +325,4 @@ def find_distrust(tool: Tool, chain: PolicyChain) -> Callable[[], str] | None:
 def _make_step(chain: PolicyChain, index: int, predicate: ApprovalOption | None = None) -> ApprovalStep:
     approvers = [policy.approver for policy in chain[index:]]
     position = next((number for number, item in enumerate(approvers) if item is not None), len(approvers) - 1)
-    return ApprovalStep(approvers[position], position == len(approvers) - 1, predicate)
+    return ApprovalStep(approvers[position], position == len(approvers) - 1, index + position, predicate)

@@ -37,10 +37,12 @@ class RememberedDecision(Value):
     created: float = 0.0
     """Time of the decision, in seconds since the epoch."""
     signature: str = ""
+    effects: tuple[str, ...] = ()
+    """Effects that the tool declared. A tool that declares others needs a new decision."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decision as plain JSON data."""
-        return asdict(self)
+        return {**asdict(self), "effects": list(self.effects)}
 
 
 class DecisionStore(Protocol):
