@@ -1,5 +1,8 @@
 """In a chat, the key of a call survives crashes, and rules see where the conversation comes from."""
 
+import asyncio
+from contextlib import suppress
+
 import pytest
 
 from toolmason import (
@@ -19,6 +22,7 @@ from toolmason.chat.chat import Chat
 from toolmason.chat.durable.effects import NotExecuted
 from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.chat.loop import before_loop, inside_loop
+from toolmason.chat.run.model_calls import assign_call_ids
 from toolmason.errors import ModelError
 from toolmason.models import ModelReply, Usage
 from toolmason.models.scripted import ScriptedModel
@@ -282,3 +286,56 @@ async def test_an_advisor_sees_the_origins():
     await Chat(ScriptedModel([[("fetch", {})], "done"]), [fetch], advisors=[advisor]).send("go")
 
     assert seen[-1] == [frozenset(), frozenset(), {"web"}]
+
+
+def ask_until_good(place):
+    @place
+    async def until_good(turn, following):
+        while True:
+            reply = await following(turn)
+            if reply.message.text == "good":
+                return reply
+
+    return until_good
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("place", [before_loop, inside_loop])
+@pytest.mark.parametrize(
+    ("limits", "limit", "requests"),
+    [(Limits(steps=5), "limit of 5 steps", 5), (Limits(tokens=5000), "limit of 5000 tokens", 3)],
+    ids=["steps", "tokens"],
+)
+async def test_an_advisor_that_never_stops_asking_ends_with_the_run(place, limits, limit, requests):
+    bad = ModelReply(Message("assistant", "bad"), usage=Usage(1000, 1000))
+    model = ScriptedModel([bad] * 100)
+
+    reply = await Chat(model, advisors=[ask_until_good(place)], limits=limits).send("go")
+
+    assert (reply.finish, reply.limit, reply.text, len(model.requests)) == ("limit", limit, "bad", requests)
+
+
+@pytest.mark.timeout(20)
+async def test_a_run_can_be_cancelled_while_an_advisor_asks_in_spite_of_the_limit():
+    @before_loop
+    async def stubborn(turn, following):
+        while True:
+            with suppress(Exception):
+                await following(turn)
+
+    chat = Chat(ScriptedModel(["bad"] * 9), advisors=[stubborn], limits=Limits(steps=2))
+    sending = asyncio.ensure_future(chat.send("go"))
+    await asyncio.sleep(0.05)
+    chat.cancel()
+
+    assert (await sending).finish == "cancelled"
+
+
+def test_the_ids_of_many_calls_with_one_id_are_made_in_linear_time():
+    calls = [ToolCall("x", "pay", {}) for _ in range(50_000)]
+
+    reply = assign_call_ids(ModelReply(Message("assistant", (), calls)), {"x_3"})
+
+    ids = [call.id for call in reply.message.calls]
+    assert ids[:4] == ["x", "x_2", "x_4", "x_5"]
+    assert len(set(ids)) == len(ids)

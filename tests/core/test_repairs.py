@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel
 
 from core.takers import Colour, Item, refused, seen_by, take
 from toolmason import Tool, Toolbox, tool
+from toolmason.extend import EngineSettings
 
 
 @pytest.mark.row("MA-17", "SP-29")
@@ -430,3 +431,49 @@ async def test_a_list_of_types_is_repaired_like_a_union(kinds, sent, taken):
 
     assert [result.value for result in results] == [taken, taken]
     assert results[0].repairs == results[1].repairs
+
+
+class Deep(BaseModel):
+    to: str = ""
+    number: float = 0.0
+    more: list = []
+
+
+@tool
+async def send(value: Deep, count: int = 0) -> str:
+    return f"{value.to} {value.number} {len(value.more)}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"to": "eve", "to": "ada"}',
+        '{"number": NaN}',
+        '{"number": -Infinity}',
+        '{"number": 1e400}',
+        '{"more": [{"a": 1e400}]}',
+        '{"number": 1' + "0" * 5000 + "}",
+        '{"more": ' + "[" * 50_000 + "]" * 50_000 + "}",
+    ],
+    ids=["key twice", "NaN", "Infinity", "too large", "too large inside", "digits", "brackets"],
+)
+async def test_json_in_text_is_checked_as_the_arguments_are(text):
+    error = await refused(Toolbox(send), "send", {"value": text})
+
+    assert [problem.path for problem in error.problems] == ["$.value"]
+
+
+async def test_json_in_text_is_not_deeper_than_the_limit():
+    box = Toolbox(send, settings=EngineSettings(json_depth=10))
+
+    shallow = await box.call("send", json.dumps({"value": '{"to": "a", "more": [[[1]]]}'}))
+    deep = await refused(box, "send", json.dumps({"value": '{"more": ' + "[" * 20 + "]" * 20 + "}"}))
+
+    assert shallow.text == "a 0.0 1"
+    assert "the limit json_depth of 10" in deep.message
+
+
+async def test_a_repair_of_one_argument_lets_no_infinity_into_another():
+    error = await refused(Toolbox(send), "send", '{"value": {"number": 1' + "0" * 400 + '}, "count": "1"}')
+
+    assert [problem.path for problem in error.problems] == ["$.value.number"]

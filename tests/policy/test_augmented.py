@@ -497,3 +497,16 @@ async def test_a_lone_surrogate_is_an_invalid_argument():
     result = await Toolbox(get_weather).augmented(Thinking).call("get_weather", '{"city":"\ud800","thought":"t"}')
 
     assert isinstance(result.error, InvalidArguments)
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "5", '"x"', "true", "[]", "NaN", [1], 5])
+async def test_arguments_that_are_no_object_are_refused_as_without_extra_fields(arguments):
+    @tool
+    async def look(n: int = 0) -> int:
+        return n
+
+    plain, augmented = Toolbox(look), Toolbox(look).augmented(Thinking)
+
+    results = [await box.call("look", arguments) for box in (plain, augmented)]
+
+    assert [type(result.error) for result in results] == [InvalidArguments, InvalidArguments]

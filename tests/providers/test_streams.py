@@ -222,6 +222,16 @@ def call_of_anthropic(arguments, *, is_closed):
     )
 
 
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_arguments_with_a_key_twice_keep_their_text(is_closed):
+    """The second value was taken, and the call ran."""
+    text = '{"to": "ann", "amount": 1, "amount": 1000}'
+
+    _, reply = read("anthropic", [call_of_anthropic(text, is_closed=is_closed)])
+
+    assert [call.raw for call in reply.calls] == [text]
+
+
 def test_a_block_that_is_not_closed_keeps_its_arguments():
     """They were empty, and the tool ran without them."""
     events, reply = read("anthropic", [call_of_anthropic('{"a": 1}', is_closed=False)])

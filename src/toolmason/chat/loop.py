@@ -5,9 +5,10 @@ An advisor marked `before_loop` runs once per run, one marked `inside_loop` once
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
 from toolmason._core.values.messages import Message
@@ -63,6 +64,25 @@ A turn that an advisor answers counts as one of the model: it uses up a step, an
 """
 
 
+class _RunOver(Exception):
+    """An advisor asks for a further turn, and none may follow."""
+
+
+async def refuse_turn(run: Any) -> NoReturn:
+    """End a run whose advisor asks for a further turn, although `run.finish` says that none may follow."""
+    await asyncio.sleep(0)  # so that the run can be cancelled, even if the advisor goes on asking
+    raise _RunOver(run.last)
+
+
+async def run_to_end(step: NextStep, turn: ModelTurn) -> ModelReply:
+    """Run the advisors, the loop and the model from a turn on. Return the last reply."""
+    try:
+        return await step(turn)
+    except _RunOver as over:
+        reply: ModelReply = over.args[0]
+        return reply
+
+
 @explain_arguments
 def before_loop(advisor: Advisor) -> Advisor:
     """Mark an advisor to run once per run, around the whole loop."""
@@ -104,9 +124,8 @@ class ToolLoop:
         if turn.number <= turn.run.turns:  # an advisor runs the loop again: each call of a run has its own key
             if turn.run.finish != "pending" and await turn.run.must_stop():
                 turn.run.finish = "limit"
-            if turn.run.finish in ("pending", "limit"):  # no turn may follow
-                last: ModelReply = turn.run.last
-                return last
+            if turn.run.finish in ("pending", "limit"):
+                await refuse_turn(turn.run)
             turn = replace(turn, number=turn.run.turns + 1)
         while True:
             turn = await self.before_turn(turn)

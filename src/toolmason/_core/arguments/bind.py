@@ -60,7 +60,7 @@ def make_binder(
     Everything that does not depend on the call is computed once here, because this is the hottest path.
     """
     bind_thoroughly = _make_thorough_binder(inputs, tool, settings)
-    may_hold_nan, max_search_bytes = inputs.may_hold_nan, settings.duplicate_key_bytes
+    may_hold_nan = inputs.may_hold_nan
     counts = None if inputs.mistakable else counts
     validate, count_keys, max_bytes = _choose_validator(inputs, counts, settings)
     drops_inner_keys = counts is not None and counts.validate_lenient is not None
@@ -84,7 +84,7 @@ def make_binder(
             return bind_thoroughly(raw, parsed)
         if may_hold_nan:
             check_bounds(inputs, raw, tool, settings)
-        return _recover(inputs, raw, tool, failure, max_search_bytes, parsed)
+        return _recover(inputs, raw, tool, failure, settings, parsed)
 
     return bind
 
@@ -124,7 +124,7 @@ def _make_thorough_binder(
             if raw.count(":") != count and size <= max_search_bytes and not _has_each_key_once(raw, count, inputs):
                 return values, _check_keys(inputs, raw, tool)
             return values, ()
-        return _recover(inputs, raw, tool, failure, max_search_bytes, parsed)
+        return _recover(inputs, raw, tool, failure, settings, parsed)
 
     def validate_bounded(raw: str, size: int) -> dict[str, Any]:
         if needs_bounds_check(inputs) or size > settings.argument_bytes:
@@ -367,7 +367,7 @@ def normalize_arguments(inputs: Inputs, raw: Arguments, tool: str) -> dict[str, 
 
 
 def _recover(
-    inputs: Inputs, raw: str, tool: str, error: ValueError, max_search_bytes: int, parsed: dict[str, Any] | None
+    inputs: Inputs, raw: str, tool: str, error: ValueError, settings: EngineSettings, parsed: dict[str, Any] | None
 ) -> Bound:
     if raw.strip() in ("", "null"):
         raw = "{}"  # some models send an empty string or null for "no arguments"
@@ -376,7 +376,7 @@ def _recover(
         except ValueError as empty_error:
             error = empty_error
     data = parse_object(raw, tool, inputs.secret_names) if parsed is None else parsed
-    if len(raw) <= max_search_bytes and raw.count(":") != len(data) and _may_repeat_key(raw, data):
+    if len(raw) <= settings.duplicate_key_bytes and raw.count(":") != len(data) and _may_repeat_key(raw, data):
         _parse_without_duplicates(raw, tool)
     if len(raw) > MAX_REPAIR_BYTES or (isinstance(error, ValidationError) and error.error_count() > MAX_PROBLEMS):
         raise InvalidArguments(_sample_problems(inputs, data, error), tool=tool)
@@ -389,12 +389,22 @@ def _recover(
         fixed, repairs = _repair_arguments(inputs, data, details, tool)
     if fixed is not data:
         try:
-            return inputs.validate_json(to_json(fixed), strict=True), tuple(repairs)
+            return _validate_repaired(inputs, fixed, tool, settings), tuple(repairs)
         except ValueError as second_error:
             error = second_error
             details = get_details(second_error)
     problems = make_problems(error, details, fixed, inputs.secret_names)
     raise InvalidArguments(suggest_names(problems, data, properties) if has_unknown else problems, tool=tool)
+
+
+def _validate_repaired(inputs: Inputs, fixed: dict[str, Any], tool: str, settings: EngineSettings) -> dict[str, Any]:
+    text = to_json(fixed).decode()
+    if inputs.unbounded_depth:
+        check_bounds(inputs, text, tool, settings)  # JSON that was text may be deep
+    values: dict[str, Any] = inputs.validate_json(text, strict=True)
+    if inputs.may_hold_nan:
+        reject_non_finite(values, tool)  # a long integer in place of a float
+    return values
 
 
 _MAX_NOTES: Final = 20

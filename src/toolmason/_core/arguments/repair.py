@@ -12,6 +12,7 @@ from decimal import Decimal
 from operator import is_not
 from typing import Any, Final
 
+from toolmason._core.arguments.problems import find_non_finite
 from toolmason._core.define.inputs import Inputs
 from toolmason._core.define.schema_nodes import (
     BRANCH_KEYWORDS,
@@ -23,7 +24,7 @@ from toolmason._core.define.schema_nodes import (
 )
 from toolmason._core.values.definition import canonicalize
 from toolmason._core.values.results import Repair
-from toolmason._wire import parse_json
+from toolmason._wire import load_json
 
 _INTEGER: Final = re.compile(r"[+-]?\d{1,4300}")
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
@@ -276,7 +277,7 @@ def _parse_json_text(text: str, kind: type) -> Any:
     if text.lstrip()[:1] != ("[" if kind is list else "{"):
         return UNCHANGED
     try:
-        value = parse_json(text)
-    except ValueError:
+        value = load_json(text)
+    except (ValueError, RecursionError):
         return UNCHANGED
-    return value if isinstance(value, kind) else UNCHANGED
+    return value if isinstance(value, kind) and find_non_finite(value) is None else UNCHANGED

@@ -85,14 +85,17 @@ class CallIds:
         self._taken = taken
         self._latest: dict[str, str] = {}
         """Unique ID of the latest call, by the ID that the model gave."""
+        self._numbers: dict[str, int] = {}
+        """Number in the last unique ID, by the ID that the model gave."""
 
     def add(self, given_id: str) -> str:
         """Return a unique ID for the next call."""
         base_id = call_id = given_id or "call"
-        number = 1
+        number = self._numbers.get(base_id, 1)
         while call_id in self._taken:
             number += 1
             call_id = f"{base_id}_{number}"
+        self._numbers[base_id] = number
         self._taken.add(call_id)
         self._latest[given_id] = call_id
         return call_id

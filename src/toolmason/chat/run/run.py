@@ -28,7 +28,7 @@ from toolmason._text import to_line
 from toolmason.chat.answers import AnswerRun
 from toolmason.chat.durable.effects import REPLY_SERIALIZER, RunEffect, RunExecution
 from toolmason.chat.events import CallFinished, CallStarted, Compacted, StepFinished
-from toolmason.chat.loop import ModelTurn
+from toolmason.chat.loop import ModelTurn, refuse_turn
 from toolmason.chat.memory import apply_window, complete_last_turn
 from toolmason.chat.reply import (
     CONTINUE_TEXT,
@@ -158,7 +158,10 @@ class Run:
     # --- model turns ---------------------------------------------------------------------------------
 
     async def ask_model(self, turn: ModelTurn) -> ModelReply:
-        """Ask the model for one turn."""
+        """Ask the model for one turn. An advisor may ask again in the same turn, within the limits of the run."""
+        if self.turns == turn.number and await self.must_stop():
+            self.finish = "limit"
+            await refuse_turn(self)
         started_at = time.perf_counter()
         request = await self.turn_calls.make_offer(turn.request)
         if self.plan.execution is None:

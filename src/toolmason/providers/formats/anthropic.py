@@ -13,7 +13,7 @@ from toolmason._core.values.content import Content
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Citation, Message
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason._wire import parse_json
+from toolmason._wire import load_json, parse_json
 from toolmason.providers import content_parts
 from toolmason.providers.aliases import PORTABLE_ID, ToolNames, to_wire_id
 from toolmason.providers.codec import Body, ItemCodec, ReplyReader, parse_error
@@ -111,10 +111,11 @@ class AnthropicReader(ReplyReader["AnthropicCodec"]):
         if (index, "input") in self.pieces:
             text = content_parts.join_pieces(self.pieces, (index, "input"))
             try:
+                load_json(text or "{}")
                 parsed = parse_json(text or "{}")
-            except ValueError:
+            except (ValueError, RecursionError):
                 parsed = None
-            # Truncated by the token limit, or not an object: binding the text as arguments reports the problem.
+            # Truncated, not an object, or with a key twice: binding the text as arguments reports the problem.
             block["input"] = parsed if isinstance(parsed, dict) else text
         call = self.codec.parse_call(block, self.names)
         if call is not None:
