@@ -140,6 +140,14 @@ async def test_an_empty_object_is_not_none():
     assert (reply.output, reply.answer.attempts) == (None, 2)
 
 
+async def test_an_answer_that_is_only_a_number_is_not_a_date():
+    _, chat = script('{"answer": "0"}', '{"answer": "2026-01-02"}', output=date)
+
+    reply = await chat.send("x")
+
+    assert (reply.output, reply.answer.attempts) == (date(2026, 1, 2), 2)
+
+
 @pytest.mark.parametrize("output", [threading.Lock, ToolContext, 3], ids=["object", "context", "value"])
 def test_a_type_that_no_model_can_write_is_refused_at_once(output):
     with pytest.raises(UnsupportedType, match="output="):

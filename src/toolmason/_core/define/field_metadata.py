@@ -205,6 +205,20 @@ def iter_nodes(core: Any, references: Mapping[str, Node]) -> Iterator[Node]:
             found += node.values()
 
 
+def change_nodes(node: Any, change: Callable[[Node], None]) -> Any:
+    """Return a copy of a core schema after a change of each node, inner ones first."""
+    if isinstance(node, list | tuple):
+        return type(node)([change_nodes(item, change) for item in node])
+    if not isinstance(node, dict):
+        return node
+    if not isinstance(node.get("type"), str):  # fields or choices by name
+        return {key: change_nodes(item, change) for key, item in node.items()}
+    inner = {key: change_nodes(node[key], change) for key in (*SCHEMA_KEYS, "fields") if key in node}
+    changed = {**node, **inner}
+    change(changed)
+    return changed
+
+
 def _apply_to_fields(fields: Any, kind: type | None, *, sets_values: bool) -> Any:
     known = read_fields(kind) if kind is not None else {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from inspect import cleandoc
@@ -23,9 +23,9 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaV
 from pydantic_core import CoreSchema, SchemaError, SchemaSerializer, SchemaValidator, core_schema, to_json
 
 from toolmason._core.define.field_metadata import (
-    SCHEMA_KEYS,
     Node,
     apply_field_metadata,
+    change_nodes,
     get_class_text,
     iter_nodes,
     make_validator,
@@ -148,7 +148,8 @@ def _generate(
             (core["schema"] if core["type"] == "definitions" else core).pop("cls")
         core = apply_field_metadata(adapter.core_schema, sets_values=mode == "validation")
         generator = _SchemaGenerator(by_alias=True)
-        return adapter, core, generator, restore_struct_refs(generator.generate(core, mode))
+        schema = restore_struct_refs(generator.generate(core, mode))
+        return adapter, core if mode == "serialization" else _refuse_numbers_as_dates(core), generator, schema
     except _SCHEMA_ERRORS as error:
         raise UnsupportedType(str(error).split("\n", 1)[0]) from error
 
@@ -162,6 +163,32 @@ def _adapt(hint: Any) -> TypeAdapter[Any]:
             raise
     support_typed_dicts(adapted)
     return TypeAdapter(adapted)
+
+
+_DATES: Final = {"date": "2024-01-31", "datetime": "2024-01-31T15:30:00Z"}
+"""Types of core schemas that pydantic also reads from a number in text, as seconds since 1970, each with an example."""
+_IS_NUMBER: Final = SchemaValidator(core_schema.str_schema(pattern=r"^[-+]?\d*\.?\d*$")).isinstance_python
+
+
+def _refuse_numbers_as_dates(core: CoreSchema) -> CoreSchema:
+    """Return a core schema that reads no date from text that is only a number; the same object if it has no date."""
+
+    def change(node: Node) -> None:
+        if (example := _DATES.get(node["type"])) is None:
+            return
+        # A union of one choice, because it passes the value on as it is: JSON stays JSON.
+        checked = core_schema.tagged_union_schema(
+            {False: cast("Any", {key: value for key, value in node.items() if key != "ref"})},
+            _IS_NUMBER,
+            custom_error_type="number_as_date",
+            custom_error_message=f"Input should be a valid {node['type']}, such as {example}, not a number",
+            ref=node.get("ref"),
+        )
+        node.clear()
+        node.update(cast("Any", checked))
+
+    has_dates = any(node["type"] in _DATES for node in iter_nodes(core, {}))
+    return cast("CoreSchema", change_nodes(core, change)) if has_dates else core
 
 
 # --- other validators of a type ----------------------------------------------------------------
@@ -188,7 +215,7 @@ def make_patient_validator(validator: SchemaValidator) -> SchemaValidator:
                 node[key] = core_schema.no_info_after_validator_function(lambda value: value, cast("Any", inner))
 
     core, config = read_core_schema(validator)
-    return make_validator(_change_nodes(core, change), config)
+    return make_validator(change_nodes(core, change), config)
 
 
 def make_lenient_validator(validator: SchemaValidator) -> SchemaValidator:
@@ -199,27 +226,13 @@ def make_lenient_validator(validator: SchemaValidator) -> SchemaValidator:
             node["extra_behavior"] = "ignore"
 
     core, config = read_core_schema(validator)
-    return make_validator(_change_nodes(core, change), config)
+    return make_validator(change_nodes(core, change), config)
 
 
 def read_core_schema(validator: SchemaValidator) -> tuple[Any, Any]:
     """Return the core schema and the configuration of a validator."""
     core, config, *_ = cast("Any", validator.__reduce__())[1]  # pydantic-core pickles them
     return core, config
-
-
-def _change_nodes(node: Any, change: Callable[[Node], None]) -> Any:
-    """Return a copy of a core schema after a change of each node, inner ones first."""
-    if isinstance(node, list | tuple):
-        return type(node)([_change_nodes(item, change) for item in node])
-    if not isinstance(node, dict):
-        return node
-    if not isinstance(node.get("type"), str):  # fields or choices by name
-        return {key: _change_nodes(item, change) for key, item in node.items()}
-    inner = {key: _change_nodes(node[key], change) for key in (*SCHEMA_KEYS, "fields") if key in node}
-    changed = {**node, **inner}
-    change(changed)
-    return changed
 
 
 _JSON_NODES: Final = _QUICK_TYPES | {"list", "dict", "nullable", "union", "default", "definition-ref", "typed-dict"}
