@@ -361,6 +361,22 @@ def test_a_literal_default_must_fit_a_literal_type(folder, hint, default):
 
 
 @pytest.mark.parametrize(
+    "parameter",
+    [
+        "x: Annotated[str, 'What'] = ⟦TM110⟧Inject('x')",
+        "x: Annotated[str, 'What'] = ⟦TM110⟧Inject",
+        "x: Annotated[int, 'What'] = ⟦TM110⟧Param(default=3)",
+        "x: Annotated[str, Inject('x')] = ⟦TM110⟧Inject",
+        "x: ⟦TM110⟧Annotated[str, Inject('x')] | None = None",
+        "x: ⟦TM110⟧Annotated[list[Annotated[str, Inject]], 'What']",
+        "x: Annotated[str, Inject('x')] = 'a'",
+    ],
+)
+def test_a_marker_stands_in_annotated(folder, parameter):
+    folder.agrees(in_tool(parameter))
+
+
+@pytest.mark.parametrize(
     ("hint", "default"),
     [
         *(("int", "'5'"), ("int", "None"), ("int", "True"), ("int", "5.5"), ("str", "5"), ("bool", "0")),

@@ -450,3 +450,37 @@ def test_a_value_may_have_any_name():
     context = ToolContext().merge({"self": 1, "origin": 2})
 
     assert dict(pickle.loads(pickle.dumps(context))) == {"self": 1, "origin": 2}
+
+
+@pytest.mark.parametrize("value", [42, None], ids=["number", "none"])
+async def test_a_default_does_not_hide_a_value_of_a_wrong_type(value):
+    def read(tenant: Annotated[str, Inject("tenant")] = "public") -> str:
+        return tenant
+
+    box = Toolbox(read)
+
+    wrong = await box.call("read", context={"tenant": value})
+    absent = await box.call("read")
+
+    assert isinstance(wrong.error.__cause__, ConfigError)
+    assert "'tenant' is injected as str, but its value is" in wrong.text
+    assert absent.value == "public"
+
+
+@pytest.mark.parametrize("hint", [str | None, str], ids=["type", "default"])
+async def test_none_is_injected_where_the_type_or_the_default_admits_it(hint):
+    def read(tenant=None):
+        return repr(tenant)
+
+    read.__annotations__ = {"tenant": Annotated[hint, Inject("tenant")], "return": str}
+
+    assert (await Toolbox(read).call("read", context={"tenant": None})).value == "None"
+
+
+async def test_none_is_no_text():
+    def read(tenant: Annotated[str, Inject("tenant")]) -> str:
+        return tenant
+
+    result = await Toolbox(read).call("read", context={"tenant": None})
+
+    assert "'tenant' is injected as str, but its value is NoneType" in result.text

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Se
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import Parameter
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeAlias, cast, get_origin
@@ -439,19 +440,23 @@ _ACCEPTED_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
 """Types of values for parameters of plain data. Other types are not checked, so that a test may inject a substitute."""
 
 
-def make_injector(marker: Inject, name: str, expected_type: Any) -> Callable[[ToolContext[Any]], Any]:
-    """Return a function that finds the value for an `Inject` parameter in a context.
+def make_injector(
+    marker: Inject, name: str, expected_type: Any, default: Any = Parameter.empty, *, admits_none: bool = False
+) -> Callable[[ToolContext[Any]], Any]:
+    """Return a function that finds the value for an `Inject` parameter in a context, or else returns its default.
 
     It raises ConfigError if no value was found, or it is not the plain data that the parameter needs.
     """
     key: Any = marker.key
     origin = get_origin(expected_type) or expected_type
     accepted = _ACCEPTED_TYPES.get(origin) if isinstance(origin, type) else None
+    if accepted is not None and admits_none:
+        accepted = (*accepted, type(None))
 
     def inject(context: ToolContext[Any]) -> Any:
         values = context._values  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the mapping adds two calls
-        value = values[key] if key in values else _find_value(context, marker, name, expected_type)
-        if accepted is None or value is None or isinstance(value, accepted):
+        value = values[key] if key in values else _find_value(context, marker, name, expected_type, default)
+        if accepted is None or isinstance(value, accepted) or value is default:
             return value
         raise ConfigError(
             f"Parameter {name!r} is injected as {origin.__name__}, but its value is {type(value).__name__}. "
@@ -461,11 +466,11 @@ def make_injector(marker: Inject, name: str, expected_type: Any) -> Callable[[To
     return inject
 
 
-def _find_value(context: ToolContext[Any], marker: Inject, name: str, expected_type: Any) -> Any:
+def _find_value(context: ToolContext[Any], marker: Inject, name: str, expected_type: Any, default: Any) -> Any:
     """Return the value for an `Inject` parameter.
 
     With a key: the context value of that name, else that key or attribute of `deps`. Without one: `deps` itself if
-    it has the expected type, else the value in the context or `deps` under the parameter's name.
+    it has the expected type, else the value in the context or `deps` under the parameter's name. Else the default.
 
     Raises:
         ConfigError: no value was found; names the parameter and the fix.
@@ -483,6 +488,8 @@ def _find_value(context: ToolContext[Any], marker: Inject, name: str, expected_t
             return deps[expected_type]
     elif deps is not None and hasattr(deps, key):
         return getattr(deps, key)
+    if default is not Parameter.empty:
+        return default
     raise ConfigError(
         f"Parameter {name!r} is injected but has no value. "
         f"Pass `context={{{key!r}: ...}}`, or `ToolContext(deps=...)` with {key!r}."

@@ -13,7 +13,7 @@ from typing_extensions import ReadOnly
 
 from toolmason._core.define.decorators import MISSING, Param
 from toolmason._core.define.docstrings import Docstring, parse_docstring
-from toolmason._core.define.signature import admits_none, lacks_value
+from toolmason._core.define.signature import admits_none, find_mark, is_marker, lacks_value
 from toolmason.errors import DefinitionError
 
 Node: typing.TypeAlias = dict[str, Any]
@@ -120,6 +120,8 @@ def _read_field(kind: type, name: str, hint: Any, documented: Mapping[str, str])
     place = f"Field {name!r} of {kind.__qualname__!r}"
     if param.template:
         raise DefinitionError(f"{place} is a template. Only a parameter of the function can be one.")
+    if find_mark(Annotated[(hint, *metadata, "")]) is not None:
+        raise DefinitionError(f"{place} is marked as injected. Only a parameter of the function can be.")
     if param.schema is not None:
         from toolmason._core.define.bounded_checks import check_schema  # noqa: PLC0415 - most programs write no schema
 
@@ -229,9 +231,10 @@ def _apply_to_fields(fields: Any, kind: type | None, *, sets_values: bool) -> An
         if metadata is None or kind is None or field.get("init") is False:
             return field
         described = _describe(field, metadata)
-        return (
-            _set_values(described, metadata, f"Field {name!r} of {kind.__qualname__!r}") if sets_values else described
-        )
+        place = f"Field {name!r} of {kind.__qualname__!r}"
+        if is_marker(inner.get("default")):
+            raise DefinitionError(f"{place} has a marker as its default. Write `Annotated[..., Param(...)]`.")
+        return _set_values(described, metadata, place) if sets_values else described
 
     if isinstance(fields, list):
         items = [change(field["name"], field) for field in fields]

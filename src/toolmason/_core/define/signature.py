@@ -233,11 +233,10 @@ def make_parameter(
             f"{describe_location(fn)}: parameter {raw.name!r} has no type. Add one, such as `{raw.name}: str` "
             "(`Any` accepts anything)."
         )
-    injector = _find_injector(raw.name, hint)
+    injector = _find_injector(raw.name, hint, raw.default)
+    _refuse_misplaced_marker(fn, raw, hint, is_injected=injector is not None)
     positional = raw.kind is raw.POSITIONAL_ONLY
     if injector is not None:
-        if raw.default is not raw.empty and not isinstance(injector, Dependency):
-            injector = _with_default(injector, raw.default)
         return Parameter(raw.name, hint, injector=injector, positional=positional)
     base_type, metadata = _split_annotated(hint)
     if _is_field(raw.default):
@@ -268,6 +267,31 @@ def make_parameter(
         factory,
         positional=positional,
     )
+
+
+def _refuse_misplaced_marker(fn: Any, raw: inspect.Parameter, hint: Any, *, is_injected: bool) -> None:
+    """Raise a `DefinitionError` for a marker that has no effect, so that a model would fill the parameter."""
+    marker, place, kind = raw.default, "as its default", inspect.formatannotation(_split_annotated(hint)[0])
+    if not is_marker(marker):
+        marker, place, kind = None if is_injected else find_mark(hint), "inside of its type", "<the whole type>"
+    if marker is not None:
+        text = "ProjectDir" if marker is ProjectDir else getattr(marker, "__name__", type(marker).__name__) + "(...)"
+        raise DefinitionError(
+            f"{describe_location(fn)}: parameter {raw.name!r} has {text} {place}, which has no effect. Write "
+            f"`{raw.name}: Annotated[{kind}, {text}]`."
+        )
+
+
+def is_marker(value: Any) -> bool:
+    """Return True if a value means something only inside `Annotated[...]`: `Inject`, `Depends(...)`, `Param(...)`."""
+    kind = value if isinstance(value, type) else type(value)
+    return issubclass(kind, (Inject, Depends, Param, type(ProjectDir)))
+
+
+def find_mark(hint: Any) -> Any:
+    """Return a marker of an injected value at any depth of a hint, or None."""
+    marks = (arg if is_marker(arg) and not isinstance(arg, Param) else find_mark(arg) for arg in get_args(hint))
+    return next((mark for mark in marks if mark is not None), None)
 
 
 def _is_field(value: Any) -> bool:
@@ -311,16 +335,24 @@ def _find_default(
     return default, factory
 
 
-def _find_injector(name: str, hint: Any) -> Injector | None:
+def _find_injector(name: str, hint: Any, default: Any) -> Injector | None:
     base_type, metadata = _split_annotated(hint)
     bare_type = _strip_none(base_type)
-    if name == "project_dir" or any(m is ProjectDir for m in metadata):
-        return (lambda context: str(context.project_dir)) if bare_type is str else (lambda context: context.project_dir)
-    for mark in metadata:
+    is_folder = name == "project_dir" or ProjectDir in metadata
+    for mark in () if is_folder else metadata:
         if mark is Inject or isinstance(mark, Inject):
-            return make_injector(mark if isinstance(mark, Inject) else Inject(), name, bare_type)
+            marker = mark if isinstance(mark, Inject) else Inject()
+            return make_injector(marker, name, bare_type, default, admits_none=admits_none(base_type))
         if isinstance(mark, Depends):
             return read_dependency(mark)
+    reader = _find_reader(name, bare_type, is_folder=is_folder)
+    return reader if reader is None or default is inspect.Parameter.empty else _with_default(reader, default)
+
+
+def _find_reader(name: str, bare_type: Any, *, is_folder: bool) -> Injector | None:
+    """Return the injector of a parameter that shows the call or its surroundings, or None."""
+    if is_folder:
+        return (lambda context: str(context.project_dir)) if bare_type is str else (lambda context: context.project_dir)
     kind = get_origin(bare_type) or bare_type
     if isinstance(kind, type) and issubclass(kind, ToolContext):
         [wanted] = get_args(bare_type) or (Any,)

@@ -91,7 +91,7 @@ def check_definition(tool: CheckedTool) -> Iterator[Finding]:
     yield from _check_options(tool)
     yield from _check_result(tool)
     for parameter in tool.parameters:
-        yield from _check_type(tool, parameter)
+        yield from _check_marker(tool, parameter) if parameter.misplaced else _check_type(tool, parameter)
         yield from _check_param(tool, parameter)
     for parameter in tool.model_parameters:
         yield from _check_description(tool, parameter)
@@ -185,6 +185,14 @@ def _check_result(tool: CheckedTool) -> Iterator[Finding]:
 
 
 # --- one parameter -----------------------------------------------------------------------------
+
+
+def _check_marker(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Finding]:
+    node, kind, marker = parameter.misplaced or parameter.node, "<the whole type>", "Inject(...)"
+    if node is parameter.default:
+        kind, marker = ast.unparse(parameter.type_node), ast.unparse(node)
+    hint = f"Write `{parameter.name}: Annotated[{kind}, {marker}]`."
+    yield tool.make_finding("TM110", node, f"the marker of {parameter.name!r} has no effect in this place", hint)
 
 
 def _check_type(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 from toolmason._core.define.decorators import MISSING, Param
 from toolmason._core.define.docstrings import Docstring, parse_docstring
 from toolmason._core.define.inputs import compile_inputs
-from toolmason._core.define.signature import Parameter, Signature, lacks_value, make_parameter
+from toolmason._core.define.signature import Parameter, Signature, is_marker, lacks_value, make_parameter
 from toolmason.build.check.static.declared import DeclaredTool, FunctionNode, eval_literal
 from toolmason.build.check.static.evaluate import Evaluator, Unknown, parse_string
 from toolmason.build.check.static.project import Project
@@ -36,6 +36,8 @@ class SourceParameter:
     """The `Param(...)` and `Field(...)` calls, those of aliases included."""
     declaration: DeclaredTool
     project: Project
+    misplaced: ast.expr | None
+    """The default, or the type, in which a marker such as `Inject` has no effect."""
 
     @property
     def name(self) -> str:
@@ -178,11 +180,16 @@ def _read_parameter(
     evaluator = Evaluator(project)
     hint: Any = object if node.annotation is None else evaluator.evaluate(node.annotation, declaration.file)
     value: Any = inspect.Parameter.empty if default is None else eval_literal(default)
-    if isinstance(default, ast.Call):
-        value = evaluator.evaluate(default, declaration.file)
-    value = Unknown if value in (..., object) else value
+    if isinstance(default, ast.Call | ast.Name | ast.Attribute):
+        found = evaluator.evaluate(default, declaration.file)
+        value = found if isinstance(default, ast.Call) or is_marker(found) else value
+    misplaced = default if is_marker(value) else None
+    value = Unknown if value in (..., object) or misplaced is not None else value
     raw = inspect.Parameter(node.arg, inspect.Parameter.KEYWORD_ONLY, default=value)
-    defined = make_parameter(object, raw, hint, None, descriptions)
+    try:
+        defined = make_parameter(object, raw, hint, None, descriptions)
+    except DefinitionError:
+        misplaced, defined = node.annotation, make_parameter(object, raw, Unknown, None, descriptions)
     read = (*getattr(hint, "__metadata__", ()), value)
     calls = tuple(call for found, call in evaluator.calls if found in read)
-    return SourceParameter(node, kind, default, defined, calls, declaration, project)
+    return SourceParameter(node, kind, default, defined, calls, declaration, project, misplaced)
