@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from functools import cached_property, lru_cache, partial
 from types import ModuleType
 from typing import Any, Final
 
-from pydantic_core import PydanticSerializationError, SchemaValidator, ValidationError, to_json, to_jsonable_python
+from pydantic_core import PydanticSerializationError, SchemaValidator, ValidationError, to_json
 
 from toolmason._core.define.decorators import MISSING, Param
 from toolmason._core.define.invocation import is_hashable, returns_content
@@ -20,6 +20,7 @@ from toolmason._core.define.schema_nodes import (
     TypeSchema,
     admits_nan,
     admits_unbounded_depth,
+    encode_default,
     find_secret_names,
     get_json_types,
     iter_subschemas,
@@ -210,24 +211,10 @@ def _make_field_spec(parameter: Parameter) -> FieldSpec:
         keywords["description"] = parameter.description
     if param.examples:
         keywords["examples"] = list(param.examples)
-    default = MISSING if param.template or parameter.default is None else _encode_default(parameter.default)
-    if default is not MISSING:
-        keywords["default"] = default
+    if not param.template and parameter.default is not None and parameter.default is not MISSING:
+        with suppress(PydanticSerializationError):  # it has no JSON form
+            keywords["default"] = encode_default(parameter.default)
     return FieldSpec(parameter.label, parameter.hint, parameter.required, keywords, param.schema)
-
-
-def _encode_default(default: Any) -> Any:
-    """Return a default for the schema, or MISSING if it has no JSON form."""
-    if default is MISSING:
-        return MISSING
-    if isinstance(default, Decimal):
-        return float(default) if Decimal(repr(float(default))) == default else MISSING
-    try:
-        encoded = to_jsonable_python(default)
-    except (PydanticSerializationError, ValueError):
-        return MISSING
-    # The order of a set differs between processes; a definition must be stable.
-    return sorted(encoded, key=to_json) if isinstance(default, set | frozenset) else encoded
 
 
 def _check_labels(fn: Any, model_parameters: Sequence[Parameter]) -> None:

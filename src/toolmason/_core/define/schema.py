@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
-from pydantic_core import CoreSchema, SchemaError, SchemaSerializer, SchemaValidator, core_schema, to_json
+from pydantic_core import CoreSchema, SchemaError, SchemaSerializer, SchemaValidator, core_schema
 
 from toolmason._core.define.field_metadata import (
     Node,
@@ -31,7 +31,7 @@ from toolmason._core.define.field_metadata import (
     make_validator,
 )
 from toolmason._core.define.foreign_types import adapt_hint, make_typed_dict, restore_struct_refs, support_typed_dicts
-from toolmason._core.define.schema_nodes import EnumNames, FieldSpec, TypeSchema, iter_subschemas
+from toolmason._core.define.schema_nodes import EnumNames, FieldSpec, TypeSchema, encode_default, iter_subschemas
 from toolmason._core.values.definition import Extra
 from toolmason.errors import UnsupportedType
 
@@ -46,6 +46,7 @@ class _SchemaGenerator(GenerateJsonSchema):
         super().__init__(*args, **kwargs)
         self.class_names: set[str] = set()
         self.has_decimals = False
+        self.ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
         # Keep the fields in the developer's order, which is stable and reads better.
@@ -74,9 +75,7 @@ class _SchemaGenerator(GenerateJsonSchema):
         return result
 
     def encode_default(self, dft: Any) -> Any:
-        # The order of a set differs between processes; a schema must be stable.
-        encoded = super().encode_default(dft)
-        return sorted(encoded, key=to_json) if isinstance(dft, set | frozenset) else encoded
+        return super().encode_default(dft) if self.mode == "serialization" else encode_default(dft)
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
         result = super().enum_schema(schema)

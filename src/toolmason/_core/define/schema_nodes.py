@@ -6,11 +6,19 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import chain
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
-from pydantic_core import SchemaSerializer, SchemaValidator
+from pydantic_core import (
+    PydanticSerializationError,
+    SchemaSerializer,
+    SchemaValidator,
+    core_schema,
+    to_json,
+    to_jsonable_python,
+)
 
 from toolmason._core.values.definition import JsonSchema
 
@@ -310,3 +318,30 @@ def wrap_in_result(schema: JsonSchema) -> JsonSchema:
     defs = inner.pop("$defs", None)
     wrapper: JsonSchema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
     return {**wrapper, "$defs": defs} if defs else wrapper
+
+
+_SERIALIZER: Final = SchemaSerializer(core_schema.any_schema())
+
+
+def encode_default(default: Any) -> Any:
+    """Return the JSON form of a default for a schema, with numbers for decimals.
+
+    Raises:
+        PydanticSerializationError: it has none.
+    """
+    try:
+        encoded = to_jsonable_python(_write_decimals(_SERIALIZER.to_python(default, by_alias=True)))
+    except ValueError as error:
+        raise PydanticSerializationError(str(error)) from error
+    # The order of a set differs between processes; a definition must be stable.
+    return sorted(encoded, key=to_json) if isinstance(default, set | frozenset) else encoded
+
+
+def _write_decimals(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        if Decimal(repr(float(value))) != value:
+            raise ValueError("a float does not hold it exactly")
+        return float(value)
+    if isinstance(value, dict):
+        return {key: _write_decimals(item) for key, item in value.items()}
+    return list(map(_write_decimals, value)) if isinstance(value, list | tuple | set | frozenset) else value
