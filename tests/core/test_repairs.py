@@ -6,10 +6,10 @@ from enum import Enum, IntEnum
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import AfterValidator, BaseModel
+from pydantic import AfterValidator, BaseModel, Field
 
 from core.takers import Colour, Item, refused, seen_by, take
-from toolmason import Tool, Toolbox, tool
+from toolmason import Allow, Tool, Toolbox, tool
 from toolmason.extend import EngineSettings
 
 
@@ -401,11 +401,58 @@ async def test_a_decimal_in_a_model_takes_a_string_only_as_a_repair(flatten, as_
         fields = {"price": price} if flatten else {"priced": {"price": price}}
         return Toolbox(pay).call("pay", json.dumps(fields) if as_text else fields)
 
-    exact, inexact = await call("12.5"), await call("1.2345678901234567890123")
+    short, long, word = await call("12.5"), await call("1.2345678901234567890123"), await call("1e400")
 
     path = "$.price" if flatten else "$.priced.price"
-    assert (exact.text, [repair.path for repair in exact.repairs]) == ("12.5", [path])
-    assert [problem[:2] for problem in inexact.error.problems] == [(path, "a string is not a number")]
+    assert (short.text, [repair.path for repair in short.repairs]) == ("12.5", [path])
+    assert (long.text, [repair.path for repair in long.repairs]) == ("1.2345678901234567890123", [path])
+    assert [problem[:2] for problem in word.error.problems] == [(path, "a string is not a number")]
+
+
+AMOUNT = "12345678901234567.89"
+
+
+@pytest.mark.parametrize("as_text", [False, True], ids=["mapping", "text"])
+@pytest.mark.parametrize(
+    ("hint", "sent", "taken"),
+    [
+        (Decimal, AMOUNT, Decimal(AMOUNT)),
+        (Decimal | None, AMOUNT, Decimal(AMOUNT)),
+        (list[Decimal], [AMOUNT], [Decimal(AMOUNT)]),
+        (Annotated[Decimal, Field(gt=5)], AMOUNT, Decimal(AMOUNT)),
+        (Decimal | str, AMOUNT, AMOUNT),
+        (str | Decimal, AMOUNT, AMOUNT),
+        (float, AMOUNT, None),
+        (int, AMOUNT, None),
+        (Annotated[Decimal, Field(lt=5)], AMOUNT, None),
+    ],
+    ids=str,
+)
+async def test_text_with_more_digits_than_a_float_holds_is_taken_by_a_decimal_alone(hint, sent, taken, *, as_text):
+    def take(value):
+        return repr(value)
+
+    take.__annotations__ = {"value": hint, "return": str}
+    arguments = {"value": sent}
+
+    result = await Toolbox(take).call("take", json.dumps(arguments) if as_text else arguments)
+
+    if taken is None:
+        assert result.error.problems[0].path == "$.value"
+    else:
+        assert result.value == repr(taken)
+        assert [repair.before for repair in result.repairs] == ([AMOUNT] if "Decimal" in repr(taken) else [])
+
+
+async def test_an_approved_call_keeps_every_digit():
+    def pay(amount: Decimal) -> str:
+        return str(amount)
+
+    box = Toolbox(pay, approve="all")
+    pending = await box.call("pay", {"amount": AMOUNT})
+    result = await box.approvals.resume(box.approvals.decide(pending.error.request, Allow()))
+
+    assert result.value == AMOUNT
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,7 @@ def _convert_to(kind: str, value: Any) -> tuple[Any, str]:
 
 
 def parse_exact_number(text: str, *, whole: bool) -> Any:
-    """Return the number that a string represents, or `UNCHANGED` if parsing would lose precision."""
+    """Return the number that a string represents, or `UNCHANGED` if no number of Python holds it exactly."""
     if len(text) > _MAX_NUMBER_LENGTH or text[:1].isalpha():
         return UNCHANGED
     if _INTEGER.fullmatch(text):
@@ -265,11 +265,12 @@ def parse_exact_number(text: str, *, whole: bool) -> Any:
     if not _NUMBER.fullmatch(text):
         return UNCHANGED
     number = float(text)
-    # A float keeps about 17 digits; a string with more would lose some.
-    if Decimal(repr(number)) != Decimal(text) or not math.isfinite(number):
+    if not math.isfinite(number):
         return UNCHANGED
     if not whole:
-        return number
+        # A float keeps about 17 digits. The validator takes the other ones only where the type is a decimal.
+        exact = Decimal(text)
+        return number if Decimal(repr(number)) == exact else exact
     return int(number) if number.is_integer() and abs(number) < _LARGEST_EXACT_FLOAT else UNCHANGED
 
 

@@ -32,11 +32,9 @@ make_typed_dict: Final[Any] = TypedDict
 
 
 def adapt_hint(hint: Any, ancestors: tuple[type, ...] = ()) -> Any:
-    """Return `hint` with an adapter for every attrs class, msgspec Struct, `Decimal` and `bytes` in it."""
+    """Return `hint` with an adapter for each attrs class, msgspec Struct, `bytes` and union with a `Decimal` in it."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is None and isinstance(hint, type):
-        if hint is Decimal:
-            return Annotated[Decimal, _DecimalAdapter()]
         if hint is bytes:
             from pydantic import PlainSerializer  # noqa: PLC0415 - its module takes a third of the time of a first tool
 
@@ -46,12 +44,14 @@ def adapt_hint(hint: Any, ancestors: tuple[type, ...] = ()) -> Any:
         return Annotated[hint, _AttrsAdapter(hint, ancestors)] if is_attrs(hint) else hint
     if not inner or origin is typing.Literal:
         return hint
-    if origin is Annotated and inner[0] is Decimal:
-        return Annotated[(Decimal, *hint.__metadata__, _DecimalAdapter())]
     if origin is Annotated:
         adapted = adapt_hint(inner[0], ancestors)
         return hint if adapted is inner[0] else Annotated[(adapted, *hint.__metadata__)]
     parts = [arg if isinstance(arg, list) else adapt_hint(arg, ancestors) for arg in inner]
+    if origin in (Union, types.UnionType) and sum(part is not type(None) for part in parts) > 1:
+        parts = [
+            Annotated[part, _DecimalAdapter()] if Decimal in (part, *get_args(part)[:1]) else part for part in parts
+        ]
     if all(part is arg for part, arg in zip(parts, inner, strict=True)):
         return hint
     generic: Any = Union if origin is types.UnionType else origin
@@ -59,7 +59,7 @@ def adapt_hint(hint: Any, ancestors: tuple[type, ...] = ()) -> Any:
 
 
 class _DecimalAdapter:
-    """Makes a decimal a JSON number only; pydantic would silently accept a string too."""
+    """Makes a decimal beside other types a JSON number only: text may be meant for them."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         self.decimal_schema = decimal_schema = handler(source)
