@@ -1,6 +1,7 @@
 """What the application knows and the model must not: context values, injection, and facts about the call."""
 
 import asyncio
+import json
 import logging
 import pickle
 import time
@@ -484,3 +485,25 @@ async def test_none_is_no_text():
     result = await Toolbox(read).call("read", context={"tenant": None})
 
     assert "'tenant' is injected as str, but its value is NoneType" in result.text
+
+
+def ignore(n: int, tenant: Annotated[str, Inject("tenant")]) -> str:
+    return tenant
+
+
+def ignore_among_keywords(n: int, tenant: Annotated[str, Inject("tenant")], **rest: str) -> str:
+    return tenant
+
+
+@pytest.mark.parametrize("as_text", [False, True], ids=["mapping", "text"])
+@pytest.mark.parametrize("n", [1, "5", "five"], ids=["valid", "repaired", "invalid"])
+@pytest.mark.parametrize("fn", [ignore, ignore_among_keywords], ids=["plain", "keywords"])
+async def test_an_argument_that_the_application_sets_is_logged_once(caplog, fn, n, *, as_text):
+    arguments = {"n": n, "tenant": "other"}
+    box = Toolbox(fn, context={"tenant": "mine"})
+
+    with caplog.at_level(logging.WARNING, logger="toolmason"):
+        result = await box.call(fn.__name__, json.dumps(arguments) if as_text else arguments)
+
+    assert result.value == (None if n == "five" else "mine")
+    assert [text for text in caplog.messages if "the application sets" in text] == [caplog.messages[0]]

@@ -242,6 +242,25 @@ class Mailer:
         return "sent"
 
 
+@pytest.mark.parametrize("second", [count, tool(count), Toolbox(count), [count]], ids=["again", "tool", "box", "list"])
+def test_a_function_that_is_passed_twice_is_named_once(second):
+    with pytest.raises(DuplicateTool) as caught:
+        Toolbox(count, second)
+
+    place = f"({count.__code__.co_filename}:{count.__code__.co_firstlineno})"
+    expected = (
+        f"Two tools are named 'count': both are function 'count' {place}. Pass it once, or rename one with `name=`, "
+    )
+    assert str(caught.value).startswith(expected)
+
+
+def test_so_is_an_object_with_a_method():
+    mailer = Mailer()
+
+    with pytest.raises(DuplicateTool, match="both are function 'send'"):
+        Toolbox(mailer, mailer)
+
+
 @pytest.mark.row("SP-10")
 def test_the_same_method_of_two_objects_is_named_with_both():
     first, second = Mailer(), Mailer()

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import partial
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
@@ -212,7 +213,7 @@ def _bind_declared(
     except InvalidArguments as error:
         problems = suggest_names(list(error.problems), given, inputs.schema.get("properties", {}))
         raise InvalidArguments(problems, tool=tool, raw=error.raw) from None
-    return values, (*repairs, *_note_dropped(inputs, given, tool))
+    return values, (*repairs, *_make_notes(given, declared))
 
 
 def _drop_unknown(inputs: Inputs, mapping: dict[str, Any], tool: str) -> dict[str, Any]:
@@ -323,11 +324,14 @@ def _check_keys(inputs: Inputs, raw: str, tool: str) -> tuple[Repair, ...]:
     return _note_dropped(inputs, arguments, tool) if inputs.validate_strict is not None else ()
 
 
-def _note_dropped(inputs: Inputs, arguments: Mapping[str, Any], tool: str) -> tuple[Repair, ...]:
+def _note_dropped(inputs: Inputs, arguments: dict[str, Any], tool: str) -> tuple[Repair, ...]:
     """Return a note for each undeclared argument that the validator has dropped."""
-    properties = inputs.schema.get("properties", {})
-    unknown = [name for name in arguments if name not in properties and not _keeps_unknown_key(inputs, name, tool)]
-    return tuple(Repair(f"$.{clip(str(name))}", "undeclared", arguments[name], None) for name in unknown[:_MAX_NOTES])
+    return _make_notes(arguments, _drop_unknown(inputs, arguments, tool))
+
+
+def _make_notes(given: Mapping[str, Any], declared: Mapping[str, Any]) -> tuple[Repair, ...]:
+    dropped = islice((name for name in given if name not in declared), _MAX_NOTES)
+    return tuple(Repair(f"$.{clip(str(name))}", "undeclared", given[name], None) for name in dropped)
 
 
 def _may_repeat_key(raw: str, arguments: dict[str, Any]) -> bool:

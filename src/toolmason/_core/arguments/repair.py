@@ -268,7 +268,7 @@ def parse_exact_number(text: str, *, whole: bool) -> Any:
     if not math.isfinite(number):
         return UNCHANGED
     if not whole:
-        # A float keeps about 17 digits. The validator takes the other ones only where the type is a decimal.
+        # A float keeps about 17 digits. The validator takes more only if the type is a decimal.
         exact = Decimal(text)
         return number if Decimal(repr(number)) == exact else exact
     return int(number) if number.is_integer() and abs(number) < _LARGEST_EXACT_FLOAT else UNCHANGED

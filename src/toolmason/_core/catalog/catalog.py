@@ -155,15 +155,11 @@ def _add_item(items: dict[str, Any], key: str, item: CatalogItem, kind: str, *, 
 
 def make_duplicate(name: str, first: CatalogItem, second: CatalogItem, kind: str = "tools") -> DuplicateTool:
     """Return the error for two items of one name. The same method of two objects is named with its objects."""
+    owners = [getattr(getattr(item, "fn", None), "__self__", None) for item in (first, second)]
     origins = [first.origin, second.origin]
-    if first.origin == second.origin:
-        origins = [f"{item.origin} of {_describe_owner(item)}" for item in (first, second)]
+    if first.origin == second.origin and owners[0] is not owners[1]:
+        origins = [f"{first.origin} of {object.__repr__(owner)}" for owner in owners]
     return DuplicateTool(name, *origins, kind=kind)
-
-
-def _describe_owner(item: CatalogItem) -> str:
-    owner = getattr(getattr(item, "fn", None), "__self__", None)
-    return object.__repr__(item if owner is None else owner)
 
 
 def _refuse_native_name(tool: Tool, native: AnyNativeTool) -> None:

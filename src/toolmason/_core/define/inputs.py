@@ -180,7 +180,7 @@ def compile_inputs(fn: Any, signature: Signature, *, extra: Extra, strict_types:
     return Inputs(
         schema=compiled.schema,
         validate_json=_add_step(compiled.validator.validate_json, finish),
-        validate_python=_add_step(compiled.validator.validate_python, finish),
+        validate_python=_add_step(compiled.validator.validate_python, finish and partial(finish, is_text=False)),
         extra="allow" if accepts_extra else extra,
         strict_types=strict_types,
         injected=injected,
@@ -197,9 +197,9 @@ def _add_step(validate: Callable[..., Any], finish: Callable[[Any], Any] | None)
     return validate if finish is None else lambda raw, **options: finish(validate(raw, **options))
 
 
-def _drop_injected(injected: frozenset[str], values: dict[str, Any]) -> dict[str, Any]:
-    """Drop injected names, for a function that accepts any keyword."""
-    if sent_names := injected & values.keys():
+def _drop_injected(injected: frozenset[str], values: dict[str, Any], *, is_text: bool = True) -> dict[str, Any]:
+    """Drop injected names, for a function that accepts any keyword. The binder logs those of a mapping."""
+    if (sent_names := injected & values.keys()) and is_text:
         _log.warning("ignored %s: the application sets them, a model must not send them", sorted(sent_names))
     return {name: value for name, value in values.items() if name not in sent_names}
 
@@ -359,7 +359,7 @@ def compile_schema_inputs(name: str, schema: Mapping[str, Any], *, extra: Extra,
     return Inputs(
         full_schema,
         _add_step(checker.validate_json, finish),
-        _add_step(checker.validate_python, finish),
+        _add_step(checker.validate_python, partial(finish, is_text=False)),
         extra=extra,
         strict_types=strict_types,
         injected=injected,

@@ -340,7 +340,7 @@ def encode_default(default: Any) -> Any:
 def _write_decimals(value: Any) -> Any:
     if isinstance(value, Decimal):
         if Decimal(repr(float(value))) != value:
-            raise ValueError("a float does not hold it exactly")
+            raise ValueError(value)  # no float holds it exactly
         return float(value)
     if isinstance(value, dict):
         return {key: _write_decimals(item) for key, item in value.items()}
