@@ -397,7 +397,7 @@ def _recover(
         except ValueError as second_error:
             error = second_error
             details = get_details(second_error)
-    problems = make_problems(error, details, fixed, inputs.secret_names)
+    problems = make_problems(error, details, fixed, inputs.secret_names, inputs.schema)
     raise InvalidArguments(suggest_names(problems, data, properties) if has_unknown else problems, tool=tool)
 
 
@@ -433,7 +433,7 @@ def _sample_problems(inputs: Inputs, data: dict[str, Any], error: ValueError) ->
         inputs.validate_json(to_json(sample), strict=True)
         problems = make_problems(error, get_details(error), data, inputs.secret_names)
     except ValueError as sample_error:
-        problems = make_problems(sample_error, get_details(sample_error), sample, inputs.secret_names)
+        problems = make_problems(sample_error, get_details(sample_error), sample, inputs.secret_names, inputs.schema)
     return [ArgumentProblem("$", message, "arguments that match the schema", describe_value(data)), *problems]
 
 

@@ -8,12 +8,19 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final, NoReturn, cast
 
 from pydantic_core import ValidationError
 
 from toolmason._core.define.inputs import CombinedMismatch
-from toolmason._core.define.schema_nodes import SchemaMismatch, get_json_type, resolve
+from toolmason._core.define.schema_nodes import (
+    UNION_KEYWORDS,
+    SchemaMismatch,
+    get_json_type,
+    iter_alternatives,
+    resolve,
+)
 from toolmason._secrets import MASK, MAX_SECRETS, SECRET_NAMES, iter_secrets, mask_values
 from toolmason._text import find_close_names
 from toolmason._wire import parse_json
@@ -49,12 +56,13 @@ def make_problems(
     details: list[Mapping[str, Any]] | None,
     data: Any,
     secret_names: Collection[str] = (),
+    schema: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[ArgumentProblem]:
     """Return every problem in a validation error, at most one per path, without the values of secret fields."""
     if details is not None:
-        problems = [_convert_pydantic_error(item, data, secret_names) for item in details]
+        problems = [_convert_pydantic_error(item, data, secret_names, schema) for item in details]
     elif isinstance(error, CombinedMismatch):
-        parts = [make_problems(part, get_details(part), data, secret_names) for part in error.errors]
+        parts = [make_problems(part, get_details(part), data, secret_names, schema) for part in error.errors]
         problems = [problem for part in parts for problem in part]
     elif isinstance(error, SchemaMismatch):
         problems = _convert_schema_errors(error, secret_names)
@@ -65,7 +73,9 @@ def make_problems(
     problems_by_path: dict[str, ArgumentProblem] = {}
     for problem in problems:
         first = problems_by_path.setdefault(problem.path, problem)
-        if first is not problem and problem.expected not in first.expected.split(" or "):
+        if _ACCEPTED in (first.expected, problem.expected):  # a validator says what is wrong
+            problems_by_path[problem.path] = first if first.expected == _ACCEPTED else problem
+        elif first is not problem and problem.expected not in first.expected.split(" or "):
             expected = f"{first.expected} or {problem.expected}"
             problems_by_path[problem.path] = ArgumentProblem(
                 problem.path, f"expected {expected}", expected, problem.got
@@ -111,15 +121,18 @@ def explain_json_error(reason: str) -> str:
 _NAMING_KEYWORDS: Final = ("additionalProperties", "unevaluatedProperties", "dependentRequired")
 """Keywords whose messages have names of fields, but no values."""
 _MISSING: Final = ArgumentProblem("", "required but missing", "a value", "nothing")
+_ACCEPTED: Final = "a value that the tool accepts"
 _MAX_ERRORS: Final = 50
 """Maximum number of errors read from the alternatives of a schema."""
 _TYPE_PHRASES: Final = {"object": "an object", "null": "null"}
 _FORMAT_PHRASES: Final = {
-    "date": "a valid date",
-    "date-time": "a valid datetime",
-    "time": "a valid time",
-    "duration": "a valid timedelta",
+    "date": "a valid date, such as 2024-01-31",
+    "date-time": "a valid datetime, such as 2024-01-31T15:30:00Z",
+    "time": "a valid time, such as 15:30:00",
+    "duration": "a valid duration, such as PT1H",
 }
+_FORMATS: Final = {"date": "date", "datetime": "date-time", "time": "time", "time_delta": "duration"}
+"""Format of each type of date, as pydantic's errors begin."""
 _BOUND_PHRASES: Final = {
     "minimum": "greater than or equal to",
     "maximum": "less than or equal to",
@@ -167,14 +180,16 @@ def _is_secret_name(name: str) -> bool:
     return re.search(SECRET_NAMES, name) is not None
 
 
-def _convert_pydantic_error(item: Mapping[str, Any], data: Any, secret_names: Collection[str]) -> ArgumentProblem:
+def _convert_pydantic_error(
+    item: Mapping[str, Any], data: Any, secret_names: Collection[str], schema: Mapping[str, Any]
+) -> ArgumentProblem:
     kind, location, value = item["type"], item["loc"], item["input"]
-    if len(location) == 1 and type(data) is dict and location[0] in data:
-        path = f"$.{clip(str(location[0]))}"
-    else:
-        path = _locate_path(data, location, keep_last=kind == "missing")
+    steps = _locate(data, location, keep_last=kind == "missing")
+    path = format_path(steps)
     if kind == "missing":
         return ArgumentProblem(path, *_MISSING[1:])
+    if kind.startswith("union_tag_") and (problem := _convert_tag_error(steps, value, secret_names, schema)):
+        return problem
     wanted, is_secret = _EXPECTED.get(kind), _is_secret(location, secret_names)
     # Text in place of an object may hold the secrets of its fields.
     is_hidden = is_secret or (bool(secret_names) and wanted is not None and type(value) is str)
@@ -186,10 +201,43 @@ def _convert_pydantic_error(item: Mapping[str, Any], data: Any, secret_names: Co
         message = mask_values(message, (value,))
     elif wanted is None and isinstance(value, dict | list):
         message = _mask_fields(message, value, secret_names)
-    message = message[0].lower() + message[1:]
     if wanted is not None:
-        message += _OTHER_TYPES.get(type(value), ", not an object")
-    return ArgumentProblem(path, message, wanted or message.removeprefix("input should be "), got)
+        message = "input should be a valid number" if kind == "decimal_type" else message[0].lower() + message[1:]
+        return ArgumentProblem(path, message + _OTHER_TYPES.get(type(value), ", not an object"), wanted, got)
+    return ArgumentProblem(path, *_word_error(kind, message[0].lower() + message[1:]), got)
+
+
+def _word_error(kind: str, message: str) -> tuple[str, str]:
+    """Return the message of an error of pydantic, and what it expects."""
+    if kind in ("value_error", "assertion_error"):
+        return message.partition(", ")[2] or message, _ACCEPTED
+    name, _, end = kind.rpartition("_")
+    if end not in ("type", "parsing"):
+        return message, message.removeprefix("input should be ")
+    expected, _, detail = message.removeprefix("input should be ").partition(", ")
+    if (phrase := _FORMAT_PHRASES.get(_FORMATS.get(name, ""))) is not None:
+        return f"input should be {phrase}" + (f" ({detail})" if detail else ""), phrase
+    return message, expected
+
+
+def _convert_tag_error(
+    steps: Sequence[Any], value: Any, secret_names: Collection[str], schema: Mapping[str, Any]
+) -> ArgumentProblem | None:
+    """Return the problem of a union whose discriminator is missing or wrong, if the schema shows its values."""
+    part = schema
+    for step in steps:
+        part = _step_into(_choose_branch(resolve(part, schema), schema), step, schema)
+    found = (
+        node["discriminator"] for node in iter_alternatives(part, schema, UNION_KEYWORDS) if "discriminator" in node
+    )
+    if (tag := next(found, None)) is None or not isinstance(value, dict):
+        return None
+    name, expected = tag["propertyName"], _describe_expected("enum", list(tag.get("mapping", ())))
+    path = format_path([*steps, name])
+    if name not in value:
+        return ArgumentProblem(path, f"{_MISSING.message}: {expected}", expected, _MISSING.got)
+    got = describe_value(value[name], is_secret=_is_secret([*steps, name], secret_names))
+    return ArgumentProblem(path, f"input should be {expected}", expected, got)
 
 
 def _mask_fields(message: str, value: Any, secret_names: Collection[str]) -> str:
@@ -293,16 +341,21 @@ def _get_position(steps: Iterable[Any], schema: Mapping[str, Any]) -> list[tuple
     node, position = resolve(schema, schema), []
     for step in steps:
         node = _choose_branch(node, schema)
-        if isinstance(step, int):
-            position.append((step, ""))
-            node = resolve(node.get("items"), schema)
-            continue
         properties = node.get("properties")
         names = list(properties) if isinstance(properties, Mapping) else []
-        position.append((names.index(step) if step in names else len(names), str(step)))
-        inner = properties[step] if isinstance(properties, Mapping) and step in names else None
-        node = resolve(node.get("additionalProperties") if inner is None else inner, schema)
+        is_name = not isinstance(step, int)
+        position.append((names.index(step) if step in names else len(names), str(step)) if is_name else (step, ""))
+        node = _step_into(node, step, schema)
     return position
+
+
+def _step_into(node: Mapping[str, Any], step: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of an item or a field of a value."""
+    if isinstance(step, int):
+        return resolve(node.get("items"), schema)
+    properties = node.get("properties")
+    inner = properties.get(step) if isinstance(properties, Mapping) else None
+    return resolve(node.get("additionalProperties") if inner is None else inner, schema)
 
 
 def _choose_branch(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -318,18 +371,18 @@ def _choose_branch(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mappin
 # --- paths and values --------------------------------------------------------------------------
 
 
-def _locate_path(data: Any, location: Sequence[Any], *, keep_last: bool) -> str:
-    """Return a location as a JSON path, without the steps that name a union branch."""
-    path, last = "$", len(location) - 1 if keep_last else -1
+def _locate(data: Any, location: Sequence[Any], *, keep_last: bool) -> list[Any]:
+    """Return the steps of a location, without those that name a union branch."""
+    steps: list[Any] = []
     for index, step in enumerate(location):
         if (isinstance(data, dict) and step in data) or (
             isinstance(data, list) and isinstance(step, int) and 0 <= step < len(data)
         ):
             data = data[step]
-        elif index != last:
+        elif not keep_last or index != len(location) - 1:
             continue
-        path += f"[{step}]" if isinstance(step, int) else f".{clip(step)}"
-    return path
+        steps.append(step)
+    return steps
 
 
 def format_path(steps: Iterable[int | str]) -> str:
