@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import NoneType
 from typing import Any, Final, TypeAlias
 
@@ -13,11 +13,11 @@ from toolmason._core.run.execute import call_user_function
 from toolmason._core.toolbox.exchange import ModelRequest
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.messages import Message
-from toolmason._core.values.policy import Limits, Parallel, Sequential, check_kinds, check_object
+from toolmason._core.values.policy import Parallel, Sequential, check_kinds, check_object
 from toolmason.chat.answers import AnswerRun, AnswerType
 from toolmason.chat.run.compaction import Compact
 from toolmason.chat.run.spending import Price
-from toolmason.chat.send_options import SendOptions
+from toolmason.chat.send_options import SHARED_KINDS, SendOptions
 from toolmason.errors import ConfigError
 from toolmason.models.by_name import model as make_model
 from toolmason.models.protocol import Model, check_model, check_options
@@ -27,7 +27,8 @@ from toolmason.providers.option_rules import merge_options
 System: TypeAlias = str | Callable[[ToolContext[Any]], str | Awaitable[str | None] | None]
 """System message, or a function of the context that returns one for each run, sync or async."""
 _KINDS: Final = {
-    "limits": (Limits, NoneType),
+    **SHARED_KINDS,
+    "advisors": (Iterable,),
     "strategy": (Parallel, Sequential),
     "execute": (bool, Callable),
     "history": (bool,),

@@ -285,9 +285,11 @@ class Reply(Generic[OutputT]):
         Raises:
             ConfigError: the data is not a saved run, or has another version.
         """
-        if saved.get("format") != FORMAT or saved.get("version") != VERSION:
+        given: Any = saved
+        found = [given.get(name) for name in ("format", "version")] if isinstance(given, Mapping) else [None, None]
+        if found != [FORMAT, VERSION]:
             raise ConfigError(
-                f"This is not a saved run: format {saved.get('format')!r}, version {saved.get('version')!r}. "
+                f"This is not a saved run: format {found[0]!r}, version {found[1]!r}. "
                 "Pass the data from `reply.save()`."
             )
         try:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 from toolmason._core.call.approval import Decision
 from toolmason._core.define.context import ContextLike
 from toolmason._core.toolbox.exchange import ToolChoice
 from toolmason._core.values.content import Content
 from toolmason._core.values.messages import Message
-from toolmason._core.values.policy import Limits
+from toolmason._core.values.policy import Limits, check_kinds
 from toolmason._core.values.results import ToolResult
 from toolmason.errors import ConfigError
 from toolmason.models.protocol import Model
 
 if TYPE_CHECKING:
     from toolmason.chat.run.plan import DelegatedCall
+
+SHARED_KINDS: Final = {"limits": (Limits, NoneType), "options": (Mapping, NoneType)}
+"""Types of the options that a chat and a request have."""
+_KINDS: Final = {**SHARED_KINDS, "conversation": (str, NoneType), "run": (str, NoneType)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +48,9 @@ class SendOptions:
     """Call of another run that starts this one, or None."""
     trace: str = ""
     """Trace header of the run that was saved, if this one resumes it."""
+
+    def __post_init__(self) -> None:
+        check_kinds("", {name: getattr(self, name) for name in _KINDS}, _KINDS)
 
 
 class ResumeKeywords(TypedDict, total=False):
@@ -86,7 +94,8 @@ async def to_messages(prompt: PromptInput) -> list[Message]:
     given: Any = await prompt if isinstance(prompt, Awaitable) else prompt
     if isinstance(given, str):  # an awaitable of one
         return [Message("user", given)]
-    messages: list[Any] = [given] if isinstance(given, Message) or not isinstance(given, Iterable) else [*given]
+    is_one = isinstance(given, Message | Mapping | bytes) or not isinstance(given, Iterable)
+    messages: list[Any] = [given] if is_one else [*given]
     if messages and all(isinstance(item, str | Content) for item in messages):
         return [Message("user", messages)]
     for message in messages:

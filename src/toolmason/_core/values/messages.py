@@ -93,6 +93,8 @@ class Message:
         citations: Iterable[Citation] = (),
     ) -> None:
         parts = (content,) if isinstance(content, str) or not isinstance(content, Iterable) else content
+        if isinstance(parts, Mapping | bytes):
+            raise TypeError("content must be text or parts")
         set_field = object.__setattr__
         set_field(self, "role", role)
         set_field(self, "content", tuple([Text(part) if isinstance(part, str) else part for part in parts]))

@@ -79,12 +79,14 @@ def check_kinds(subject: str, options: Mapping[str, Any], kinds: Mapping[str, tu
 
 
 def check_object(option: str, given: Any, class_name: str, methods: tuple[str, ...]) -> None:
-    """Raise ConfigError if an option lacks a method, or is the path that its class takes."""
+    """Raise ConfigError if an option lacks a method, or is a class or the path that its class takes."""
     if isinstance(given, str | PurePath):
         from toolmason._secrets import scrub  # noqa: PLC0415 - 1 ms at start-up, needed only for an error
 
         shown = scrub(repr(str(given)))
         raise ConfigError(f"{option}={shown} is a path. Pass an object, such as {class_name}({shown}).")
+    if isinstance(given, type):
+        raise ConfigError(f"{option}={given.__name__} is a class. Pass an object, such as {class_name}(...).")
     if given is not None and not all(callable(getattr(given, method, None)) for method in methods):
         names = " and ".join(f"`{method}`" for method in methods)
         raise ConfigError(f"{option}= is of type {type(given).__name__!r}: it must have {names}.")

@@ -53,7 +53,8 @@ def take_results(reply: Reply[Any], results: Iterable[Any]) -> tuple[ToolResult,
     """
     names = {call.id: call.name for call in reply.external}
     taken: dict[str, ToolResult] = {}
-    for result in [results] if isinstance(results, ToolResult) else results:
+    items: Any = results
+    for result in items if isinstance(items, Iterable) else [items]:
         if not isinstance(result, ToolResult):
             raise ConfigError(
                 f"results=: {result!r:.80} is not a ToolResult. Pass ToolResult(call.id, call.name, value=...)."

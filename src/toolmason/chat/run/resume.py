@@ -68,8 +68,8 @@ def verify_decisions(box: Toolbox, decisions: Iterable[Decision | Mapping[str, A
         ConfigError: a value is not a decision.
     """
     verified: dict[str, Decision] = {}
-    given_decisions: Iterable[Any] = [decisions] if isinstance(decisions, Decision) else decisions
-    for given in given_decisions:
+    items: Any = decisions
+    for given in items if isinstance(items, Iterable) else [items]:
         if not isinstance(given, Decision | Mapping):
             raise ConfigError(
                 f"{given!r:.80} is not a decision. Pass one from `box.approvals.decide(request, Allow())`."
