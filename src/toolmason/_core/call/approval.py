@@ -14,7 +14,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 
@@ -22,11 +21,7 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
-from toolmason._core.run.execute import call_user_function, call_with_arguments
-from toolmason._core.run.metrics import measure
-from toolmason._core.run.tracing import open_span
-from toolmason._core.values.definition import ApprovalOption, ToolOptions, canonicalize
-from toolmason._core.values.policy import EngineSettings
+from toolmason._core.values.definition import ToolOptions, canonicalize
 from toolmason._core.values.remembered_decisions import DecisionStore, MemoryDecisions, Remember, RememberedDecision
 from toolmason._value import Value
 from toolmason.errors import ApprovalDenied, ConfigError, clip
@@ -436,18 +431,6 @@ def rule_requires_approval(rule: ApprovalRule, options: ToolOptions) -> bool:
     return bool(options.destructive) if rule == "destructive" else not options.read_only
 
 
-async def predicate_requires_approval(
-    rule: ApprovalOption, arguments: Mapping[str, Any], context: ToolContext[Any], settings: EngineSettings
-) -> bool:
-    """Return the answer of a tool's `approval=` for a call. A predicate that fails counts as True."""
-    if isinstance(rule, bool):
-        return rule
-    try:
-        return bool(await call_user_function(rule, deepcopy(arguments), context, settings=settings))
-    except (Exception, SystemExit):  # noqa: BLE001 - if the predicate fails, ask
-        return True
-
-
 def get_identity(context: ToolContext[Any]) -> str | None:
     """Return the identity a call is made for, or None if the context has none."""
     # User 1 is not user "1", and None is not "None".
@@ -457,48 +440,6 @@ def get_identity(context: ToolContext[Any]) -> str | None:
         if name in context
     }
     return to_json(identity).decode() if identity else None
-
-
-async def make_preview(
-    tool: Tool, arguments: Mapping[str, Any], context: ToolContext[Any], settings: EngineSettings
-) -> str | None:
-    """Return the text of the tool's `preview` function, or None if it has none. Never runs the tool."""
-    preview = tool.options.preview
-    if preview is None:
-        return None
-    try:
-        return str(await call_with_arguments(preview, deepcopy(arguments), context, settings))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken preview must not decide anything
-        return f"(the preview failed: {type(error).__name__})"
-
-
-async def request_verdict(approver: Approver, request: ApprovalRequest, settings: EngineSettings) -> ApprovalVerdict:
-    """Ask the approver for a verdict, in a span. A failure or an invalid answer counts as a denial."""
-    tool = {"gen_ai.tool.name": request.tool}
-    started, answer = time.monotonic(), "none"
-    with open_span(f"approve {request.tool}", {**tool, "toolmason.approval.request": request.id}) as span:
-        try:
-            verdict = await _call_approver(approver, request, settings)
-            answer = type(verdict).__name__.lower()
-        finally:
-            outcome = {"toolmason.approval.verdict": answer}
-            if span is not None:
-                span.set(outcome)
-            measure("toolmason.approval.duration", time.monotonic() - started, {**tool, **outcome})
-    return verdict
-
-
-async def _call_approver(approver: Approver, request: ApprovalRequest, settings: EngineSettings) -> ApprovalVerdict:
-    try:
-        verdict: Any = await call_user_function(approver, request, settings=settings)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - if the approver fails, deny
-        return Deny(f"the approver failed: {type(error).__name__}")
-    if isinstance(verdict, bool):
-        return Allow() if verdict else Deny()
-    edited: Any = getattr(verdict, "arguments", None)
-    if isinstance(verdict, Allow | Deny) or (isinstance(verdict, Edit) and isinstance(edited, Mapping)):
-        return verdict
-    return Deny(f"the approver returned an invalid verdict: {clip(repr(verdict))}")
 
 
 def parse_key(option: str, value: str | bytes | None) -> bytes | None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any
 
 from toolmason._core.arguments.bind import LargeArguments
@@ -22,22 +23,23 @@ from toolmason._core.call.approval import (
     Edit,
     get_effects,
     get_identity,
-    make_preview,
-    predicate_requires_approval,
-    request_verdict,
 )
 from toolmason._core.call.current_call import CurrentCall
 from toolmason._core.call.gates import get_effective_arguments
 from toolmason._core.call.limits import to_json_like
 from toolmason._core.call.route import ApprovalStep
 from toolmason._core.define.context import ToolContext
-from toolmason._core.run.call_log import CALL_LOG
-from toolmason._core.run.execute import DeadlinePassed, await_with_timeout
+from toolmason._core.define.tool import Tool
+from toolmason._core.run.call_log import CALL_LOG, log_failure
+from toolmason._core.run.execute import DeadlinePassed, await_with_timeout, call_user_function, call_with_arguments
+from toolmason._core.run.metrics import measure
+from toolmason._core.run.tracing import open_span
 from toolmason._core.values.call_state import CallState
-from toolmason._core.values.definition import canonicalize
+from toolmason._core.values.definition import ApprovalOption, canonicalize
+from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import ToolCall
 from toolmason._text import to_line
-from toolmason.errors import ApprovalDenied, ApprovalRequired, ToolTimeout
+from toolmason.errors import ApprovalDenied, ApprovalRequired, ExecutionError, ToolTimeout, clip
 
 
 class ApprovalGate:
@@ -206,3 +208,73 @@ class ApprovalGate:
 async def _run_off_loop(call: ToolCall, work: Callable[..., Any], *values: Any) -> Any:
     """Run work whose time grows with the arguments, in a thread if they are large."""
     return await asyncio.to_thread(work, *values) if type(call.raw) is LargeArguments else work(*values)
+
+
+async def predicate_requires_approval(
+    rule: ApprovalOption, arguments: Mapping[str, Any], context: ToolContext[Any], settings: EngineSettings
+) -> bool:
+    """Return the answer of a tool's `approval=` for a call. A predicate that fails counts as True."""
+    if isinstance(rule, bool):
+        return rule
+    try:
+        return bool(await call_user_function(rule, deepcopy(arguments), context, settings=settings))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - if the predicate fails, ask
+        _log_failure("approval=", error, arguments, context)
+        return True
+
+
+def _log_failure(part: str, error: BaseException, arguments: Mapping[str, Any], context: ToolContext[Any]) -> None:
+    log_failure(ExecutionError(context.tool_name, error), context.call_id, arguments, context, part=f": its {part}")
+
+
+async def make_preview(
+    tool: Tool, arguments: Mapping[str, Any], context: ToolContext[Any], settings: EngineSettings
+) -> str | None:
+    """Return the text of the tool's `preview` function, or None if it has none. Never runs the tool."""
+    preview = tool.options.preview
+    if preview is None:
+        return None
+    try:
+        return str(await call_with_arguments(preview, deepcopy(arguments), context, settings))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken preview must not decide anything
+        _log_failure("preview", error, arguments, context)
+        return f"(the preview failed: {type(error).__name__})"
+
+
+async def request_verdict(approver: Approver, request: ApprovalRequest, settings: EngineSettings) -> ApprovalVerdict:
+    """Ask the approver for a verdict, in a span. An invalid answer counts as a denial.
+
+    Raises:
+        ApprovalDenied: the approver failed.
+    """
+    tool = {"gen_ai.tool.name": request.tool}
+    started, answer = time.monotonic(), "none"
+    with open_span(f"approve {request.tool}", {**tool, "toolmason.approval.request": request.id}) as span:
+        try:
+            verdict = await _call_approver(approver, request, settings)
+            answer = type(verdict).__name__.lower()
+        except ApprovalDenied:
+            answer = "deny"
+            raise
+        finally:
+            outcome = {"toolmason.approval.verdict": answer}
+            if span is not None:
+                span.set(outcome)
+            measure("toolmason.approval.duration", time.monotonic() - started, {**tool, **outcome})
+    return verdict
+
+
+async def _call_approver(approver: Approver, request: ApprovalRequest, settings: EngineSettings) -> ApprovalVerdict:
+    try:
+        verdict: Any = await call_user_function(approver, request, settings=settings)
+    except (Exception, SystemExit) as error:
+        denied = ApprovalDenied(request.tool, f"the approver failed: {type(error).__name__}")
+        denied.__cause__ = error  # for the log
+        log_failure(denied, request.call_id, request.arguments, part=": its approver")
+        raise denied from error
+    if isinstance(verdict, bool):
+        return Allow() if verdict else Deny()
+    edited: Any = getattr(verdict, "arguments", None)
+    if isinstance(verdict, Allow | Deny) or (isinstance(verdict, Edit) and isinstance(edited, Mapping)):
+        return verdict
+    return Deny(f"the approver returned an invalid verdict: {clip(repr(verdict))}")

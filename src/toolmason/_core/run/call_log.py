@@ -58,8 +58,8 @@ def _make_extra(name: str, call_id: str, error: ToolCallError | None) -> dict[st
     return extra
 
 
-def log_failure(error: ToolCallError, call_id: str, *data: Any) -> None:
-    """Log that a tool failed, once and with an ID: type and place, then its message, then the stack.
+def log_failure(error: ToolCallError, call_id: str, *data: Any, part: str = "") -> None:
+    """Log that a tool, or another `part` of a call, failed, once and with an ID: type and place, message, stack.
 
     The message and the stack may hold data of the call, so they have levels of their own. Values of `data`, such as
     arguments and context, are masked in them if the names of their fields say that they are secret.
@@ -79,7 +79,8 @@ def log_failure(error: ToolCallError, call_id: str, *data: Any) -> None:
     cause = error.__cause__ or error
     error_id = get_log_id(error)
     extra, kind = _make_extra(name, call_id, error), type(cause).__name__
-    CALL_LOG.warning("%s [%s] failed, id %s: %s%s", name, call_id, error_id, kind, _get_place(cause), extra=extra)
+    place = _get_place(cause)
+    CALL_LOG.warning("%s [%s]%s failed, id %s: %s%s", name, call_id, part, error_id, kind, place, extra=extra)
     if CALL_LOG.isEnabledFor(logging.INFO):
         message = to_line(scrub(error.message if cause is error else safe_str(cause), *map(_parse, data)))
         CALL_LOG.info("%s [%s] failure %s: %s", name, call_id, error_id, message, extra=extra)

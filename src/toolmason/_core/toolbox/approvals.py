@@ -8,14 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from toolmason._core.call.approval import (
-    ApprovalRequest,
-    ApprovalSigner,
-    ApprovalVerdict,
-    Decision,
-    make_preview,
-    predicate_requires_approval,
-)
+from toolmason._core.call.approval import ApprovalRequest, ApprovalSigner, ApprovalVerdict, Decision
+from toolmason._core.call.approval_gate import make_preview, predicate_requires_approval
 from toolmason._core.call.call_policy import run_in_time
 from toolmason._core.call.gates import check_caller, get_call_key, get_effective_arguments, is_own, is_pending
 from toolmason._core.call.limits import to_json_like

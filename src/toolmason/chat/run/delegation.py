@@ -10,7 +10,8 @@ from typing import Any, Final, TypeAlias
 
 from typing_extensions import override
 
-from toolmason._core.call.approval import ApprovalRequest, ApprovalVerdict, Approver, Deny, request_verdict
+from toolmason._core.call.approval import ApprovalRequest, ApprovalVerdict, Approver, Deny
+from toolmason._core.call.approval_gate import request_verdict
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import Declaration
 from toolmason._core.define.tool import CompiledTool, FunctionTool, Tool, compile_tool, get_root
@@ -26,7 +27,7 @@ from toolmason.chat.programs.code import PROGRAM_FAILED, count_turns
 from toolmason.chat.reply import Delegation, Reply
 from toolmason.chat.run.plan import CURRENT_RUN, DelegatedCall, ResumedChat, RunPlan
 from toolmason.chat.send_options import SendOptions
-from toolmason.errors import AnswerError, ApprovalRequired, ExternalCall, ToolError
+from toolmason.errors import AnswerError, ApprovalDenied, ApprovalRequired, ExternalCall, ToolError
 
 _DELEGATION: Final = "toolmason.delegation"
 """Key of the `meta` of a result, for the run that made it."""
@@ -133,11 +134,13 @@ class ChatTool(Tool):
 
 
 async def _ask_in_time(approver: Approver, request: ApprovalRequest, settings: EngineSettings) -> ApprovalVerdict:
-    """Ask an approver for a verdict. No answer in time counts as a denial."""
+    """Ask an approver for a verdict. A failure, or no answer in time, counts as a denial."""
     seconds = settings.max_timeout if settings.approval_seconds is None else settings.approval_seconds
     try:
         async with asyncio.timeout(seconds):
             return await request_verdict(approver, request, settings)
+    except ApprovalDenied as error:
+        return Deny(error.reason)
     except TimeoutError:
         return Deny(f"the approver did not answer within {seconds:g} s")
 
