@@ -1,5 +1,6 @@
 """Full disks and damaged journals and memories: an error of ours that says what to do, and nothing runs twice."""
 
+import asyncio
 import os
 import random
 import signal
@@ -12,7 +13,8 @@ from contextlib import closing, suppress
 
 import pytest
 
-from toolmason import Chat, Message, SqliteMemory, Toolbox, tool
+from toolmason import Chat, Limits, Message, SqliteMemory, Toolbox, ToolContext, tool
+from toolmason.chat import SqliteBudget
 from toolmason.chat.durable.export import export_journal
 from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.errors import Abort, ConfigError, ToolmasonError
@@ -55,7 +57,6 @@ class Shop:
 def journal(tmp_path_factory):
     """A journal with a run that made two of four payments, and one that is finished."""
     path = tmp_path_factory.mktemp("journal") / "runs.db"
-    import asyncio
 
     async def make():
         shop = Shop()
@@ -189,6 +190,46 @@ async def test_an_empty_file_is_not_taken_for_a_new_one(tmp_path, kind):
     read = SqliteRuntime(path).execute("r").__aenter__() if kind == "journal" else SqliteMemory(path).load("c")
     with pytest.raises(ConfigError, match="is empty: it was truncated"):
         await read
+
+
+USER = ToolContext(user="u")
+OPEN = {
+    "journal": lambda path: SqliteRuntime(path).runs(),
+    "memory": lambda path: asyncio.run(SqliteMemory(path).load("c")),
+    "budget": lambda path: asyncio.run(SqliteBudget(path, per_user=Limits(tokens=5)).find_limit(USER, None)),
+}
+
+
+@pytest.mark.parametrize("opens", OPEN.values(), ids=OPEN)
+@pytest.mark.parametrize("size", [1, 6, 354, 511, 512, 4096])
+def test_a_file_of_another_kind_is_not_called_empty_and_stays_as_it_is(tmp_path, opens, size):
+    path = tmp_path / "slow.py"
+    path.write_bytes(b"#" * size)
+
+    with pytest.raises(ConfigError, match="cannot be opened as a SQLite file: file is not a database"):
+        opens(path)
+
+    assert path.read_bytes() == b"#" * size
+
+
+@pytest.mark.parametrize("size", [1, 16, 100, 511])
+def test_the_beginning_of_a_sqlite_file_is_one_that_was_truncated(tmp_path, journal, size):
+    path = tmp_path / "x.db"
+    path.write_bytes(journal[:size])
+
+    with pytest.raises(ConfigError, match="is empty: it was truncated"):
+        SqliteRuntime(path).runs()
+
+
+@pytest.mark.parametrize("opens", OPEN.values(), ids=OPEN)
+def test_a_folder_that_does_not_exist_is_the_reason_and_no_temporary_name(tmp_path, opens):
+    with pytest.raises(ConfigError) as caught:
+        opens(tmp_path / "missing" / "x.db")
+
+    path = str(tmp_path / "missing" / "x.db")
+    assert str(caught.value) == (
+        f"{path!r} cannot be opened as a SQLite file: its folder does not exist. Use another path."
+    )
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff", b'{"format": 1}', b"\x00" * 4096])

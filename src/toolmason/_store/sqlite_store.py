@@ -20,7 +20,8 @@ from toolmason.errors import ConfigError, StoreUnavailable
 BUSY_SECONDS: Final = 10.0
 """Seconds a write waits for a write of another process."""
 _MIN_BYTES: Final = 512
-"""Size of the smallest SQLite file. SQLite takes an empty file, and one of a few bytes, for a new one."""
+"""Size of the smallest SQLite file. SQLite takes a shorter one for a new database, and writes over it."""
+_HEADER: Final = b"SQLite format 3\0"
 _T = TypeVar("_T")
 _CREATE_VERSIONS: Final = "CREATE TABLE IF NOT EXISTS versions (part TEXT PRIMARY KEY, version INTEGER NOT NULL)"
 _SELECT_VERSION: Final = "SELECT coalesce((SELECT version FROM versions WHERE part=?), 0)"
@@ -100,17 +101,28 @@ class SqliteStore:
                 if not self.path.exists():
                     self._create(group)
                 elif self.path.is_file() and self.path.stat().st_size < _MIN_BYTES:
-                    raise ConfigError(
-                        f"{self.name!r} is empty: it was truncated, and what it recorded is lost. Restore it, or "
-                        "delete it to begin a new one."
-                    )
+                    self._refuse_short_file()
                 self._connection = _connect(self.path)
             if group not in self._migrated:
                 self._migrate(self._connection, group)
                 self._migrated.add(group)
         except (sqlite3.Error, OSError, UnicodeError) as error:
-            raise ConfigError(f"{self.name!r} cannot be opened as a SQLite file: {error}. Use another path.") from error
+            reason = getattr(error, "strerror", None) or error  # without the name of the draft
+            if isinstance(error, FileNotFoundError):
+                reason = "its folder does not exist"
+            raise ConfigError(
+                f"{self.name!r} cannot be opened as a SQLite file: {reason}. Use another path."
+            ) from error
         return self._connection
+
+    def _refuse_short_file(self) -> None:
+        content = self.path.read_bytes()
+        if content[: len(_HEADER)] != _HEADER[: len(content)]:
+            raise sqlite3.DatabaseError("file is not a database")
+        raise ConfigError(
+            f"{self.name!r} is empty: it was truncated, and what it recorded is lost. Restore it, or delete it to "
+            "begin a new one."
+        )
 
     def _create(self, group: TableGroup) -> None:
         """Create the file with its tables at once: an empty one would look like one that was truncated."""
