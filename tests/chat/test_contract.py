@@ -330,7 +330,7 @@ async def test_a_decision_under_another_key_is_told(caplog):
     ("limits", "told"),
     [
         (Limits(steps=2), "limit of 2 steps"),
-        (Limits(calls=2), "max_calls of 2 for this run"),
+        (Limits(calls=2), "limit of 2 calls"),
         (Limits(seconds=0.05), "limit of 0.05 seconds"),
     ],
 )

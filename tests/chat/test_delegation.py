@@ -125,7 +125,7 @@ async def test_the_options_of_a_tool_apply():
     ("limits", "text"),
     [
         (Limits(steps=4), "limit of 4 steps"),
-        (Limits(calls=4), "max_calls of 4 for this run"),
+        (Limits(calls=4), "limit of 4 calls"),
         (Limits(tokens=45), "limit of 45 tokens"),
         (Limits(cost=0.0001), "cost limit of 0.0001"),
     ],

@@ -18,7 +18,7 @@ def look(place: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("limits", "told"), [(Limits(steps=1), "limit of 1 steps"), (Limits(calls=0), "max_calls of 0 for this run")]
+    ("limits", "told"), [(Limits(steps=1), "limit of 1 steps"), (Limits(calls=0), "limit of 0 calls")]
 )
 def test_a_run_that_ends_at_a_limit_says_which_and_fails(limits: Limits, told: str, capsys: pytest.CaptureFixture[Any]):
     chat = Chat(ScriptedModel([[("look", {"place": "a"})], [("look", {"place": "b"})]]), Toolbox(look), limits=limits)

@@ -339,8 +339,8 @@ async def test_f33_a_model_that_never_stops_meets_limits_as_results():
     results += [await run.call("add", {"n": n}) for n in range(3)]
 
     assert [result.ok for result in results] == [True, True, True, False, True, True, False]
-    assert "max_calls of 3 for this tool" in results[3].text
-    assert "max_calls of 5 for this run" in results[6].text
+    assert "limit of 3 calls per tool" in results[3].text
+    assert "limit of 5 calls" in results[6].text
 
 
 async def test_f33_the_same_call_again_and_again_is_stopped():

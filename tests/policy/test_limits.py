@@ -59,7 +59,22 @@ async def test_a_run_has_a_number_of_calls_over_all_tools():
     results = [*await paths(run, "a"), *await paths(run, "b", name="other"), *await paths(run, "c")]
 
     assert [result.ok for result in results] == [True, True, False]
-    assert "max_calls of 2 for this run" in results[-1].text
+    assert "limit of 2 calls" in results[-1].text
+
+
+@pytest.mark.parametrize(
+    ("options", "limits", "named"),
+    [
+        ({}, Limits(per_tool=1), "the limit of 1 calls per tool"),
+        ({}, Limits(calls=1), "the limit of 1 calls has"),
+        ({"max_calls": 1}, Limits(per_tool=5), "the max_calls of 1 for this tool has"),
+    ],
+    ids=["per tool", "of the run", "of the tool"],
+)
+async def test_a_used_up_limit_is_named_after_the_option_that_sets_it(options, limits, named):
+    _, refused = await paths(Toolbox(noting([], **options)).run(limits), "a", "b")
+
+    assert named in refused.text
 
 
 async def test_a_run_has_a_number_of_calls_for_tools_that_say_none():

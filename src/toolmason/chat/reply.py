@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, cast
 
 from toolmason._core.call.approval import ApprovalRequest
 from toolmason._core.call.gates import is_own
+from toolmason._core.call.limits import END_ADVICE
 from toolmason._core.toolbox.exchange import ModelReply, Usage
 from toolmason._core.values.content import Text
 from toolmason._core.values.messages import Citation, Message, dump_call
@@ -363,7 +364,7 @@ def make_cancelled_result(call: ToolCall) -> ToolResult:
 
 def is_run_limit_error(error: ToolCallError) -> bool:
     """Return True if a call was refused because of a limit of the whole run."""
-    return is_own(error, LimitExceeded) and "for this run" in error.message
+    return is_own(error, LimitExceeded) and error.message.endswith(END_ADVICE)
 
 
 def find_limit(limits: Limits, reply: Reply[Any]) -> str:

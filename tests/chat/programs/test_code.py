@@ -361,7 +361,7 @@ SMALL = Code(cpu_seconds=0.3, memory_bytes=10_000_000, output_chars=1000, calls=
         ("[0] * 10**9", "memory limit exceeded"),
         ("10 ** 10 ** 8", "memory limit exceeded"),
         ("def f(): return f()\nf()", "recursion"),
-        ("for i in range(9): stock(str(i))", "max_calls of 5"),
+        ("for i in range(9): stock(str(i))", "limit of 5 calls"),
         ("#" * 70_000, "longer than 65536 bytes"),
         ("import time\ntime.sleep(100)", "not supported"),
         ("import re\nre.match('(a+)+$', 'a' * 40 + 'b')", ""),

@@ -33,6 +33,8 @@ REPEATS_BEFORE_REFUSED: Final = 3
 """Number of identical calls after which the next one is refused."""
 REJECTIONS_BEFORE_END: Final = 2
 """Number of times that a run rejects the same invalid call or unknown name. The next one ends the run."""
+END_ADVICE: Final = "Answer with what you have."
+"""Advice of the errors that end a run, also of one that is restored from JSON."""
 _MAX_REJECTED: Final = 1000
 """Maximum number of rejected calls that a run remembers; the oldest is forgotten first."""
 _MAX_KEY_SIZE: Final = 256
@@ -270,7 +272,7 @@ class RejectedCalls:
             return _add_hint(error, is_final=is_final)
         if is_final:
             limit = f"limit of {REJECTIONS_BEFORE_END} identical invalid calls for this run"
-            return LimitExceeded(error.tool, limit, "Answer with what you have.", ends_run=True)
+            return LimitExceeded(error.tool, limit, END_ADVICE, ends_run=True)
         limit = f"limit of {REJECTIONS_BEFORE_END} identical calls of a tool that is not available"
         return LimitExceeded(error.tool, limit, "Go on without it.")
 
@@ -383,13 +385,14 @@ class RunState:
             if counter is None:
                 counter = self.tool_counters.setdefault(key, itertools.count())
             if next(counter) >= tool_limit:
-                raise make_max_calls_error(tool, tool_limit)
+                if max_calls is not None:
+                    raise make_max_calls_error(tool, max_calls)
+                raise LimitExceeded(tool, f"limit of {tool_limit} calls per tool", "Continue without it.")
         run: RunState | None = self
         while run is not None:
             if (limit := run.limits.calls) is not None and next(run.call_counter) >= limit:
                 run.is_exhausted = True
-                described = f"max_calls of {limit} for this run"
-                raise LimitExceeded(tool, described, "Answer with what you have.", ends_run=True)
+                raise LimitExceeded(tool, f"limit of {limit} calls", END_ADVICE, ends_run=True)
             run = run.parent
 
     def add_delegated(self, calls: int) -> None:

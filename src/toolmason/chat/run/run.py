@@ -456,7 +456,7 @@ class Run:
         next_input = tokens if self.plan.history and len(self.messages) + len(self.system) >= count else 0
         self.limit = self.plan.spending.find_limit(next_input)
         if not self.limit and self.turn_calls.run_state.is_exhausted:
-            self.limit = f"max_calls of {self.plan.limits.calls} for this run"
+            self.limit = f"limit of {self.plan.limits.calls} calls"
         if self.limit:
             return True
         remaining = self.plan.get_remaining_seconds()
