@@ -7,7 +7,14 @@ import pytest
 from toolmason import Toolbox, tool
 from toolmason.chat import Chat, Message, SqliteBudget, SqliteMemory, SqliteRuntime, WindowMemory
 from toolmason.errors import ConfigError, DefinitionError
-from toolmason.models import ScriptedModel
+from toolmason.models import ScriptedModel, ToolChoice, model
+
+
+@tool
+def wipe() -> str:
+    """Wipe the disk."""
+    return "wiped"
+
 
 WRONG = [
     pytest.param({"limits": 5}, "limits= is of type 'int': it must be Limits or None", id="limits"),
@@ -100,7 +107,25 @@ def test_a_toolbox_refuses_a_context_of_a_wrong_type_as_a_request_does():
         Toolbox(wipe, context="u")
 
 
-@tool
-def wipe() -> str:
-    """Wipe the disk."""
-    return "wiped"
+@pytest.mark.parametrize("name", ["scripted", "offline", "streamed"])
+@pytest.mark.parametrize(
+    ("tools", "choice", "message"),
+    [
+        ([wipe], "requird", r"tool_choice names 'requird', which is not offered. Available: \['wipe'\]"),
+        ([wipe], ToolChoice("auto", ("wipe", "wash")), "tool_choice names 'wash', which is not offered"),
+        ([], "required", 'tool_choice="required" needs at least one tool'),
+    ],
+    ids=["misspelt", "one of two", "no tool"],
+)
+async def test_every_model_refuses_a_tool_choice_that_cannot_be_met(name, tools, choice, message):
+    chat = Chat(model("offline") if name == "offline" else ScriptedModel(["Hi"]), tools)
+
+    with pytest.raises(ConfigError, match=message):
+        await request(chat, "stream" if name == "streamed" else "send", "Wipe.", {"tool_choice": choice})
+
+
+async def test_a_typed_answer_and_a_tool_of_the_request_can_be_required():
+    wiped = await Chat(ScriptedModel([[("wipe", {})], "Done."])).send("Wipe.", tool_choice="wipe", add_tools=[wipe])
+    typed = await Chat(ScriptedModel([[("final_answer", {"answer": 3})]]), output=int).send("x", tool_choice="required")
+
+    assert (wiped.text, typed.output) == ("Done.", 3)

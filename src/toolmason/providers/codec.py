@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from toolmason._core.toolbox.exchange import Finished, ModelEvent, ModelReply, ModelRequest
+from toolmason._core.toolbox.exchange import Finished, ModelEvent, ModelReply, ModelRequest, check_tool_choice
 from toolmason._core.values.content import Text
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Citation, Message
@@ -223,12 +223,7 @@ class Codec(Format):
         tool_set = self.fit_tools(
             request.tools, request.native, options.get("strict", "auto"), lossy=bool(options.get("lossy"))
         )
-        choice = request.tool_choice
-        known = {tool.name for tool in request.tools}
-        if choice is not None and (missing := [name for name in choice.names if name not in known]):
-            raise ConfigError(f"tool_choice names {missing[0]!r}, which is not offered. Available: {sorted(known)}.")
-        if choice is not None and choice.mode == "required" and not known and not request.native:
-            raise ConfigError('tool_choice="required" needs at least one tool. Offer tools, or omit it.')
+        check_tool_choice(request)
         return tool_set
 
     def encode(

@@ -148,6 +148,21 @@ _set_messages, _set_tools, _set_tool_choice, _set_options, _set_native, _set_ans
 )
 
 
+def check_tool_choice(request: ModelRequest) -> None:
+    """Check that a request offers the tools of its `tool_choice`.
+
+    Raises:
+        ConfigError: `tool_choice` names a tool that is not offered, or requires a tool but none is offered.
+    """
+    if (choice := request.tool_choice) is None:
+        return
+    known = {tool.name for tool in request.tools}
+    if missing := [name for name in choice.names if name not in known]:
+        raise ConfigError(f"tool_choice names {missing[0]!r}, which is not offered. Available: {sorted(known)}.")
+    if choice.mode == "required" and not known and not request.native:
+        raise ConfigError('tool_choice="required" needs at least one tool. Offer tools, or omit it.')
+
+
 def add_answer(
     request: ModelRequest,
     messages: tuple[Message, ...],

@@ -20,6 +20,7 @@ from toolmason._core.toolbox.exchange import (
     ModelRequest,
     TextDelta,
     ThoughtDelta,
+    check_tool_choice,
 )
 from toolmason._core.values.results import ToolCall
 from toolmason.chat.run.plan import RunPlan
@@ -33,7 +34,7 @@ _Fragment: TypeAlias = TextDelta | ThoughtDelta | CallOpened | ArgumentsDelta | 
 
 
 def call_model(plan: RunPlan, request: ModelRequest, *, in_span: bool = False) -> Awaitable[ModelReply]:
-    """Ask the model for one turn, in a span if the program traces."""
+    """Ask the model for one turn, in a span if the program traces. Every model needs a possible `tool_choice`."""
     if (
         not in_span
         and TRACE_API in LOADED_MODULES
@@ -41,6 +42,7 @@ def call_model(plan: RunPlan, request: ModelRequest, *, in_span: bool = False) -
     ):
         work = partial(call_model, plan, request, in_span=True)
         return trace_turn(plan.model, plan.box, request, plan.spending.prices, work)
+    check_tool_choice(request)
     if plan.budgets:
         return _call_on_budget(plan, request)
     if plan.emit is None and plan.limits.seconds is None:
