@@ -241,3 +241,35 @@ async def test_the_events_of_a_stream_have_the_ids_of_its_calls_after_a_restart(
         )
 
         assert opened.id == started.call.id
+
+
+async def send_for(contexts, **options):
+    chat = Chat(ScriptedModel(["Hi"] * len(contexts)), memory=WindowMemory())
+    for context in contexts:
+        await chat.send("Hello", context=context, **options)
+
+
+WARNING = "several users share one conversation of a chat"
+
+
+async def test_users_that_share_the_conversation_without_a_key_are_warned_of_once(caplog):
+    await send_for([{"user": "ada"}, {"user": "bob"}, {"user": "eve"}])
+
+    assert caplog.text.count(WARNING) == 1
+
+
+@pytest.mark.parametrize(
+    ("contexts", "options"),
+    [
+        ([None, None], {}),
+        ([{"user": "ada"}] * 2, {}),
+        ([{"user": "ada"}, None], {}),
+        ([{"shop": "a"}, {"shop": "b"}], {}),
+        ([{"user": "ada"}, {"user": "bob"}], {"conversation": "team"}),
+    ],
+    ids=["no context", "one user", "one context", "no user", "a key"],
+)
+async def test_one_user_or_a_conversation_with_a_key_needs_no_warning(caplog, contexts, options):
+    await send_for(contexts, **options)
+
+    assert WARNING not in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from typing_extensions import TypeForm, Unpack
 
-from toolmason._core.call.approval import Approver
+from toolmason._core.call.approval import Approver, get_identity
 from toolmason._core.config.config import Config
 from toolmason._core.define.context import SESSION_KEY, ContextLike, ToolContext, get_model_options, make_context
 from toolmason._core.define.decorators import SchemaToolKeywords, make_declaration, show_keywords
@@ -72,6 +73,7 @@ from toolmason.chat.tools import RequestTools, check_deps, make_toolbox
 from toolmason.errors import ConfigError
 from toolmason.models.protocol import Model
 
+_log = logging.getLogger("toolmason")
 _T = TypeVar("_T")
 _CheckT = TypeVar("_CheckT", bound=Callable[..., Any])
 
@@ -82,6 +84,7 @@ class Chat(Generic[OutputT]):
     With `execute=False`, or a predicate of (request, reply), you run the calls: pass `reply.calls` to `box.call_all`
     and send `reply.extended(results)`. With `history=False`, the model sees only the messages that the memory
     returns, and those of the current turn. With `code=True`, it writes programs that call the tools, in a sandbox.
+    With a memory, all requests without `conversation=` share one conversation: a chat for several users needs it.
     """
 
     @explain_arguments
@@ -129,6 +132,7 @@ class Chat(Generic[OutputT]):
         self._on_length = on_length
         self._running: dict[str | None, set[RunTask]] = {}
         self._tickets = TicketStore()
+        self._sharers: set[str] = set()
         given_output: Any = output
         self._output = given_output
         self._answer_type = None if given_output is None else AnswerType(given_output, self.box)
@@ -409,9 +413,20 @@ class Chat(Generic[OutputT]):
         run = Run(plan, system, compactor=None if self._compact is None else Compactor(plan, self._compact))
         if saved_messages is not None or self._memory is not None:
             whole = self._compact is not None
+            if conversation is None:
+                self._warn_sharers(context)
             new_messages = await restore_history(run, self._memory, new_messages, saved_messages, whole=whole)
         advisors: Sequence[Advisor] = self._advisors if offer is None else [*self._advisors, offer]
         return PreparedRun(run, new_messages, options.tool_choice, advisors, model_options)
+
+    def _warn_sharers(self, context: ToolContext[Any] | None) -> None:
+        """Log once if several users share the conversation that has no key."""
+        identity = None if context is None or self._memory is None else get_identity(context)
+        if identity is None or len(self._sharers) > 1:
+            return
+        self._sharers.add(identity)
+        if len(self._sharers) > 1:
+            _log.warning("several users share one conversation of a chat: pass `conversation=` to `send`")
 
     async def _change_offer(self, request_tools: RequestTools, context: ToolContext[Any] | None) -> Advisor | None:
         """Add the tool that searches tools, or runs programs. Return its advisor, or None if all tools are offered."""
