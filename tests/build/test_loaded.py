@@ -107,6 +107,10 @@ def test_what_providers_reject_lose_or_cannot_hold_is_found_at_the_tool(folder):
     assert f"'mapped' cannot be sent in strict mode ({open_keys})" in strict
     assert "'shop.quote' cannot be sent in strict mode (anthropic: `pattern` at $.x has no strict form)" in strict
     assert {found.severity for found in report.findings if found.code in ("TM205", "TM206")} == {"note"}
+    assert {found.tool: found.hint for found in report.findings if found.code == "TM206"} == {
+        "mapped": "Use closed types: no bare `dict`, no `Any`, no mappings.",
+        "shop.quote": "State the constraint in the description instead of the type.",
+    }
 
 
 def test_strict_mode_may_be_demanded_of_every_tool(folder):

@@ -17,7 +17,7 @@ from toolmason._core.define.tool import Tool
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._text import pluralize
 from toolmason.build.check.find_files import PythonFile, Target, format_path
-from toolmason.build.check.portability import ProviderVerdict, check_providers
+from toolmason.build.check.portability import NO_STRICT_FORM, ProviderVerdict, check_providers
 from toolmason.build.check.provider_limits import estimate_tokens
 from toolmason.build.check.rules import NOT_LOADED, Finding, SourceLocation, make_finding
 from toolmason.build.check.settings import CheckSettings
@@ -136,8 +136,8 @@ def _locate(tool: Tool, target: Target, locations: LocationsByLine) -> SourceLoc
 
 
 def _check_report(report: ToolReport, settings: CheckSettings) -> Iterator[Finding]:
-    def make_tool_finding(code: str, message: str) -> Finding:
-        return make_finding(code, report.location, message, tool=report.name, def_line=report.location.line)
+    def make_tool_finding(code: str, message: str, hint: str = "") -> Finding:
+        return make_finding(code, report.location, message, tool=report.name, def_line=report.location.line, hint=hint)
 
     if settings.tool_budget is not None and report.tokens > settings.tool_budget:
         message = f"{report.name!r} takes about {report.tokens:,} tokens; the budget is {settings.tool_budget:,}"
@@ -154,6 +154,8 @@ def _check_report(report: ToolReport, settings: CheckSettings) -> Iterator[Findi
     not_strict = [verdict for verdict in report.verdicts if verdict.not_strict]
     if not_strict:
         why = "; ".join(f"{verdict.provider}: {verdict.not_strict}" for verdict in not_strict)
-        strict_finding = make_tool_finding("TM206", f"{report.name!r} cannot be sent in strict mode ({why})")
+        is_closed = all(verdict.not_strict.endswith(NO_STRICT_FORM) for verdict in not_strict)
+        hint = "State the constraint in the description instead of the type." if is_closed else ""
+        strict_finding = make_tool_finding("TM206", f"{report.name!r} cannot be sent in strict mode ({why})", hint)
         is_required = any(verdict.provider in settings.require_strict for verdict in not_strict)
         yield replace(strict_finding, severity="error") if is_required else strict_finding

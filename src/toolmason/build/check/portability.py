@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from toolmason._core.values.definition import ToolDefinition
 from toolmason.build.check.provider_limits import PROVIDERS, get_naming_rules
 from toolmason.providers.aliases import ToolNames
 from toolmason.providers.registry import get_format
 from toolmason.providers.schema.losses import Loss, Status
+
+NO_STRICT_FORM: Final = "has no strict form"
+"""End of `ProviderVerdict.not_strict` if a constraint is the reason, and not a type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ def _explain_not_strict(provider: str, definition: ToolDefinition) -> str:
     if not losses:
         return ""
     blocking = next((loss for loss in losses if loss.changes_meaning), losses[0])
-    return _format_loss(blocking, "has no strict form")
+    return _format_loss(blocking, NO_STRICT_FORM)
 
 
 def _format_loss(loss: Loss, outcome: str) -> str:
