@@ -120,8 +120,9 @@ def test_a_variable_that_is_not_set_is_named_with_its_field(one, entry, field):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({}, "needs either a command or a url"),
-        ({"command": "x", "url": "https://x"}, "not both"),
+        ({}, "needs a command or a url, and has neither."),
+        ({"command": "x", "url": "https://x"}, "needs a command or a url, and has both."),
+        ({"cmd": "x"}, "and has neither. 'cmd' looks like 'command'."),
         ({"comand": "x"}, "'comand' looks like 'command'"),
         ({"command": 5}, "`command` must be a non-empty string, got number"),
         ({"command": ""}, "`command` must be a non-empty string, got empty string"),

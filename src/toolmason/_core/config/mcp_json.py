@@ -20,6 +20,8 @@ _log = logging.getLogger("toolmason")
 TABLE_KEYS: Final = ("mcpServers", "servers", "mcp_servers")
 """Keys of the server table: used by most editors, by VS Code, and in TOML files."""
 _FIELD_NAMES: Final = ("command", "args", "env", "cwd", "url", "headers", "description")
+_OTHER_NAMES: Final = {"environment": "env", "cmd": "command"}
+"""Names of fields that look less like the right one than like another."""
 _VARIABLE_REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _INPUT_REFERENCE: Final = re.compile(r"\$\{input:[^}]*\}")
 
@@ -115,7 +117,8 @@ def _parse_server(name: str, entry: Any, path: str, environ: Mapping[str, str]) 
     if entry.get("disabled") is True:
         return None
     if ("command" in entry) == ("url" in entry):
-        raise ConfigError(f"{location} needs either a command or a url, not both.{_suggest_field(entry)}")
+        found = "both" if "url" in entry else "neither"
+        raise ConfigError(f"{location} needs a command or a url, and has {found}.{_suggest_field(entry)}")
     reader = _ServerFieldReader(location, environ)
     values: dict[str, Any] = {
         key: reader.read_text(key, entry[key]) for key in ("command", "url", "cwd") if key in entry
@@ -135,7 +138,7 @@ def _parse_server(name: str, entry: Any, path: str, environ: Mapping[str, str]) 
 
 def _suggest_field(entry: Mapping[str, Any]) -> str:
     for key in entry:
-        matches = ["env"] if key == "environment" else find_close_names(str(key), _FIELD_NAMES, 1)
+        matches = [_OTHER_NAMES[key]] if key in _OTHER_NAMES else find_close_names(str(key), _FIELD_NAMES, 1)
         if key not in _FIELD_NAMES and matches:
             return f" {key!r} looks like {matches[0]!r}."
     return ""
