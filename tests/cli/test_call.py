@@ -280,6 +280,19 @@ def test_a_target_that_cannot_be_loaded_is_told_without_a_traceback(run, tmp_pat
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("end", ["", "box = Toolbox(f)\n"], ids=["bare", "with a toolbox"])
+@pytest.mark.parametrize("command", [["list"], ["call"], ["lock", "--file", "x.lock"]], ids=lambda words: words[0])
+def test_a_tool_that_cannot_be_defined_has_one_exit_code(run, tmp_path, command, end):
+    text = "from toolmason import Toolbox, tool\n@tool\ndef f(x, y: int):\n    'F.'\n"
+    (tmp_path / "bad.py").write_text(text + end, "utf-8")
+
+    done = run(*command, "bad.py", *(["f"] if command == ["call"] else []), cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert "parameter 'x' has no type" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
 # --- signals and pipes -------------------------------------------------------------------------
 # New interpreters: how the process ends, and a pipe that its reader closes, are under test.
 

@@ -35,7 +35,7 @@ from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._text import MAX_PROBLEMS_SHOWN, suggest_name
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR
 from toolmason.cli.output import print_error
-from toolmason.errors import ConfigError, ExecutionError, InvalidArguments, UnknownName
+from toolmason.errors import ConfigError, DefinitionError, ExecutionError, InvalidArguments, UnknownName
 from toolmason.mcp_client.source import McpServer
 
 if TYPE_CHECKING:  # 0.1 s at start-up; a target that is a chat has loaded it
@@ -117,7 +117,7 @@ def _find_source(target: str, config: Config) -> Toolbox | Chat:
             return Toolbox(*McpServer.from_config(target), config=config)
         if is_manifest(target):
             return Toolbox(_load_manifest(target), config=config)
-        found: Any = load_target(target)
+        found = _load_code(target)
     except ConfigError as error:
         raise TargetNotFound(str(error)) from error
     box = _find_only_toolbox(found, target) if isinstance(found, ModuleType) else found
@@ -127,6 +127,15 @@ def _find_source(target: str, config: Config) -> Toolbox | Chat:
         chat: Chat = found  # pyright: ignore[reportAssignmentType] - the class is known by its module, to load it late
         return chat
     return Toolbox(make_instance(found) if isinstance(found, type) else found, config=config)
+
+
+def _load_code(target: str) -> Any:
+    try:
+        return load_target(target)
+    except ConfigError as error:
+        if isinstance(error.__cause__, DefinitionError):  # raised by the file, because it has a toolbox of its own
+            raise DefinitionError(str(error)) from error
+        raise
 
 
 def _is_not_about_a_call(record: logging.LogRecord) -> bool:
@@ -181,7 +190,7 @@ def load_servers(target: str) -> list[McpServer]:
     if is_server_config(target) or Path(target).suffix in _CONFIG_SUFFIXES:
         return McpServer.from_config(target)
     try:
-        found = load_target(target)
+        found = _load_code(target)
     except ConfigError as error:
         fail(str(error), NOT_FOUND)
     candidates = vars(found).values() if isinstance(found, ModuleType) else (found,)
