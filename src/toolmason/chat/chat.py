@@ -373,8 +373,7 @@ class Chat(Generic[OutputT]):
         box = request_tools.box
         limits, delegated = self._get_limits(options), options.delegated
         conversation = options.conversation
-        if conversation is not None:
-            context = ToolContext[Any](**{SESSION_KEY: conversation}).merge(context)
+        context = self._add_conversation(context, conversation)
         caller = None if delegated is None else delegated.caller
         is_own = options.model is None and options.options is None
         model, model_options = self._choice.default if is_own else self._choice.choose(options.model, options.options)
@@ -413,20 +412,20 @@ class Chat(Generic[OutputT]):
         run = Run(plan, system, compactor=None if self._compact is None else Compactor(plan, self._compact))
         if saved_messages is not None or self._memory is not None:
             whole = self._compact is not None
-            if conversation is None:
-                self._warn_sharers(context)
             new_messages = await restore_history(run, self._memory, new_messages, saved_messages, whole=whole)
         advisors: Sequence[Advisor] = self._advisors if offer is None else [*self._advisors, offer]
         return PreparedRun(run, new_messages, options.tool_choice, advisors, model_options)
 
-    def _warn_sharers(self, context: ToolContext[Any] | None) -> None:
-        """Log once if several users share the conversation that has no key."""
+    def _add_conversation(self, context: ToolContext[Any] | None, conversation: str | None) -> ToolContext[Any] | None:
+        """Return a context with the key of the conversation. Log once if several users share the one without a key."""
+        if conversation is not None:
+            return ToolContext[Any](**{SESSION_KEY: conversation}).merge(context)
         identity = None if context is None or self._memory is None else get_identity(context)
-        if identity is None or len(self._sharers) > 1:
-            return
-        self._sharers.add(identity)
-        if len(self._sharers) > 1:
-            _log.warning("several users share one conversation of a chat: pass `conversation=` to `send`")
+        if identity is not None and len(self._sharers) < 2:  # noqa: PLR2004 - two are several
+            self._sharers.add(identity)
+            if len(self._sharers) > 1:
+                _log.warning("several users share one conversation of a chat: pass `conversation=` to `send`")
+        return context
 
     async def _change_offer(self, request_tools: RequestTools, context: ToolContext[Any] | None) -> Advisor | None:
         """Add the tool that searches tools, or runs programs. Return its advisor, or None if all tools are offered."""

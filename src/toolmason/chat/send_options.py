@@ -94,8 +94,8 @@ async def to_messages(prompt: PromptInput) -> list[Message]:
     given: Any = await prompt if isinstance(prompt, Awaitable) else prompt
     if isinstance(given, str):  # an awaitable of one
         return [Message("user", given)]
-    is_one = isinstance(given, Message | Mapping | bytes) or not isinstance(given, Iterable)
-    messages: list[Any] = [given] if is_one else [*given]
+    is_list = isinstance(given, Iterable) and not isinstance(given, Message | Mapping | bytes)
+    messages: list[Any] = [*given] if is_list else [given]
     if messages and all(isinstance(item, str | Content) for item in messages):
         return [Message("user", messages)]
     for message in messages:
