@@ -119,7 +119,7 @@ def measures() -> Iterator[Measure]:
     classes = largest_classes()
     toolbox = next(count for count, name in classes if name.endswith("Toolbox"))
     # A capability may raise it in a commit of its own that says by how much and why; packed lines do not lower it.
-    yield Measure("lines of the package", lines(), 66_709)
+    yield Measure("lines of the package", lines(), 67_400)
     yield Measure("modules in the largest folder", size, 13, largest)
     yield Measure(f"modules of {SMALL} lines or fewer", len(small), 11, ", ".join(small))
     yield Measure("module names used twice", len(modules_twice), 8, ", ".join(modules_twice))

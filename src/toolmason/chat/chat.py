@@ -23,7 +23,7 @@ from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API
 from toolmason._core.toolbox.exchange import ToolChoice
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.messages import Message
-from toolmason._core.values.policy import Limits, Parallel, Strategy
+from toolmason._core.values.policy import Limits, Parallel, Strategy, check_kinds
 from toolmason._core.values.results import ToolResult
 from toolmason._explain import explain_arguments
 from toolmason.chat.answers import AnswerType, OutputT
@@ -61,6 +61,7 @@ from toolmason.chat.run.ticket_store import TicketStore
 from toolmason.chat.run_spans import trace_run
 from toolmason.chat.search import Search, add_search
 from toolmason.chat.send_options import (
+    REQUEST_KINDS,
     Decisions,
     PromptInput,
     ResumeKeywords,
@@ -440,6 +441,9 @@ class Chat(Generic[OutputT]):
         return limits
 
     def _execute(self, prepare: PrepareRun, options: SendOptions) -> Coroutine[Any, Any, Reply[Any]]:
+        for name, kinds in REQUEST_KINDS.items():
+            if not isinstance(getattr(options, name), kinds):
+                check_kinds("", {name: getattr(options, name)}, {name: kinds})
         if getattr(LOADED_MODULES.get(TRACE_API), PROVIDER, None) or getattr(LOADED_MODULES.get(METERS), METER, None):
             return trace_run(self.model, self.box, options, lambda: self._execute_run(prepare, options))
         return self._execute_run(prepare, options)

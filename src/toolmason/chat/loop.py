@@ -64,23 +64,14 @@ A turn that an advisor answers counts as one of the model: it uses up a step, an
 """
 
 
-class _RunOver(Exception):
-    """An advisor asks for a further turn, and none may follow."""
+class RunOver(Exception):
+    """An advisor asks for a further turn, and none may follow. The argument is the last reply."""
 
 
 async def refuse_turn(run: Any) -> NoReturn:
     """End a run whose advisor asks for a further turn, although `run.finish` says that none may follow."""
     await asyncio.sleep(0)  # so that the run can be cancelled, even if the advisor goes on asking
-    raise _RunOver(run.last)
-
-
-async def run_to_end(step: NextStep, turn: ModelTurn) -> ModelReply:
-    """Run the advisors, the loop and the model from a turn on. Return the last reply."""
-    try:
-        return await step(turn)
-    except _RunOver as over:
-        reply: ModelReply = over.args[0]
-        return reply
+    raise RunOver(run.last)
 
 
 @explain_arguments

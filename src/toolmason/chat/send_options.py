@@ -12,7 +12,7 @@ from toolmason._core.define.context import ContextLike
 from toolmason._core.toolbox.exchange import ToolChoice
 from toolmason._core.values.content import Content
 from toolmason._core.values.messages import Message
-from toolmason._core.values.policy import Limits, check_kinds
+from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolResult
 from toolmason.errors import ConfigError
 from toolmason.models.protocol import Model
@@ -20,9 +20,9 @@ from toolmason.models.protocol import Model
 if TYPE_CHECKING:
     from toolmason.chat.run.plan import DelegatedCall
 
-SHARED_KINDS: Final = {"limits": (Limits, NoneType), "options": (Mapping, NoneType)}
+SHARED_KINDS: Final[Mapping[str, tuple[type, ...]]] = {"limits": (Limits, NoneType), "options": (Mapping, NoneType)}
 """Types of the options that a chat and a request have."""
-_KINDS: Final = {**SHARED_KINDS, "conversation": (str, NoneType), "run": (str, NoneType)}
+REQUEST_KINDS: Final = {**SHARED_KINDS, "conversation": (str, NoneType), "run": (str, NoneType)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,9 +48,6 @@ class SendOptions:
     """Call of another run that starts this one, or None."""
     trace: str = ""
     """Trace header of the run that was saved, if this one resumes it."""
-
-    def __post_init__(self) -> None:
-        check_kinds("", {name: getattr(self, name) for name in _KINDS}, _KINDS)
 
 
 class ResumeKeywords(TypedDict, total=False):

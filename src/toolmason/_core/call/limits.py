@@ -33,14 +33,13 @@ REPEATS_BEFORE_REFUSED: Final = 3
 """Number of identical calls after which the next one is refused."""
 REJECTIONS_BEFORE_END: Final = 2
 """Number of times that a run rejects the same invalid call or unknown name. The next one ends the run."""
-END_ADVICE: Final = "Answer with what you have."
-"""Advice of the errors that end a run, also of one that is restored from JSON."""
 _MAX_REJECTED: Final = 1000
 """Maximum number of rejected calls that a run remembers; the oldest is forgotten first."""
 _MAX_KEY_SIZE: Final = 256
 """Maximum length and number of parts of arguments that are kept to recognize a repeated call. Of others, a hash is."""
 _MAX_PARSED_SIZE: Final = 256 * 1024
 """Maximum length of arguments that are parsed to recognize a repeated call whatever the order of their names."""
+END_ADVICE: Final = "Answer with what you have."  # an error that is restored from JSON is known by it
 
 
 class RateLimiter:

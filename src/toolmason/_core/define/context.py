@@ -156,7 +156,7 @@ class ToolContext(_OpenContext, Mapping[str, Any], Generic[DepsT]):
         """Return this context with another's values merged over its own, key by key."""
         if other is None:
             return self
-        other_context: Any = make_context(other)
+        other_context: Any = other if isinstance(other, ToolContext) else make_context(other)
         changes: dict[str, Any] = {"_values": MappingProxyType({**self._values, **other_context})}
         for name in ("deps", "_config", "_project_dir"):
             if (value := getattr(other_context, name)) is not None:

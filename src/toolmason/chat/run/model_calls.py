@@ -42,7 +42,8 @@ def call_model(plan: RunPlan, request: ModelRequest, *, in_span: bool = False) -
     ):
         work = partial(call_model, plan, request, in_span=True)
         return trace_turn(plan.model, plan.box, request, plan.spending.prices, work)
-    check_tool_choice(request)
+    if request.tool_choice is not None:
+        check_tool_choice(request)
     if plan.budgets:
         return _call_on_budget(plan, request)
     if plan.emit is None and plan.limits.seconds is None:

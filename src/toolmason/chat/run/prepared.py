@@ -12,7 +12,7 @@ from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.messages import Message
 from toolmason.chat.events import Done, Event
-from toolmason.chat.loop import Advisor, ModelTurn, chain, run_to_end
+from toolmason.chat.loop import Advisor, ModelTurn, RunOver, chain
 from toolmason.chat.memory import Memory, load_conversation, split_new_messages
 from toolmason.chat.reply import Reply
 from toolmason.chat.run.plan import CURRENT_RUN
@@ -89,6 +89,8 @@ class PreparedRun:
                     if not run.is_over_limit():
                         raise
                     run.finish = "limit"
+                except RunOver as over:
+                    await run.finish_with(over.args[0])
                 if execution is not None:
                     await execution.end(run.finish, run.summarize)
         except asyncio.CancelledError:
@@ -130,7 +132,7 @@ class PreparedRun:
         if await run.must_stop():
             run.finish = "limit"
             return
-        await run.finish_with(await run_to_end(step, turn))
+        await run.finish_with(await step(turn))
 
 
 async def restore_history(
