@@ -113,12 +113,9 @@ class DuplicateTool(DefinitionError):
         """Origin of the tool that was added first."""
         self.second = second
         """Origin of the tool that was refused."""
-        origins, fix = (
-            (f"{first} and {second}", "R") if first != second else (f"both are {first}", "Pass it once, or r")
-        )
         super().__init__(
-            f"Two {kind} are named {name!r}: {origins}. {fix}ename one with `name=`, "
-            "add a prefix with `.prefixed(...)`, or replace the first with `add(..., replace=True)`."
+            f"Two {kind} are named {name!r}: {first} and {second if first != second else 'itself again'}. Rename one "
+            "with `name=`, add a prefix with `.prefixed(...)`, or replace the first with `add(..., replace=True)`."
         )
 
 

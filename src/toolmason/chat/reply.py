@@ -291,7 +291,7 @@ class Reply(Generic[OutputT]):
         if found != [FORMAT, VERSION]:
             raise ConfigError(
                 f"This is not a saved run: format {found[0]!r}, version {found[1]!r}. "
-                "Pass the data from `reply.save()`."
+                "Pass the data of `reply.save()` as `saved=`."
             )
         try:
             messages = tuple(Message.from_dict(message) for message in saved["messages"])

@@ -71,7 +71,7 @@ class AugmentedTool(RenamedTool):
 
     def _validate(self, inputs: Inputs, values: Any, **options: Any) -> Any:
         if not isinstance(values, Mapping):
-            raise ValueError("the arguments must be an object")  # noqa: TRY004 - refused as invalid arguments are
+            raise ValueError("the arguments must be a JSON object")  # noqa: TRY004 - refused as invalid arguments are
         extra = {name: values[name] for name in self.extra_names if name in values}
         own = {name: value for name, value in values.items() if name not in self.extra_names}
         errors: list[ValueError] = []

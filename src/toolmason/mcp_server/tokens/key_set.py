@@ -25,16 +25,15 @@ _log = logging.getLogger("toolmason.mcp_server")
 
 MAX_ANSWER_BYTES: Final = 256 * 1024
 """Maximum size of a set of keys, or of another answer of an authorization server."""
-KEY_REFRESH_SECONDS: Final = 30.0
-"""Time between two reads of the keys, however many tokens name an unknown one."""
-MAX_KEYS: Final = 100
-KEY_FRESH_SECONDS: Final = 3600.0
-"""Age at which the keys are read again."""
-_MIN_RSA_BITS: Final = 2048
-KEY_STALE_SECONDS: Final = 86_400.0
-"""Age up to which the keys are used while they cannot be read."""
 ANSWER_SECONDS: Final = 5.0
 _PUBLIC_MEMBERS: Final = frozenset({"kty", "kid", "use", "key_ops", "alg", "n", "e", "crv", "x", "y"})
+MAX_KEYS: Final = 100
+_MIN_RSA_BITS: Final = 2048
+KEY_REFRESH_SECONDS: Final = 30.0
+"""Time between two reads of the keys, however many tokens name an unknown one."""
+KEY_FRESH_SECONDS: Final = 3600.0
+KEY_STALE_SECONDS: Final = 86_400.0
+"""Ages at which the keys are read again, and up to which they are used while they cannot be read."""
 KEY_OF_ALGORITHM: Final[Mapping[str, tuple[str, tuple[str | None, ...]]]] = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", (None,))),
     "ES256": ("EC", ("P-256",)),
