@@ -255,7 +255,7 @@ def test_a_function_that_is_passed_twice_is_named_once(second):
 def test_so_is_an_object_with_a_method():
     mailer = Mailer()
 
-    with pytest.raises(DuplicateTool, match="function 'send' .* and itself again"):
+    with pytest.raises(DuplicateTool, match=r"function 'send' .* and itself again"):
         Toolbox(mailer, mailer)
 
 
