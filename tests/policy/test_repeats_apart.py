@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from toolmason import Inject, McpServer, Toolbox, ToolContext
+from toolmason import Inject, McpServer, Param, Toolbox, ToolContext
 from toolmason._core.call import limits
 
 # --- what the application adds to a call -----------------------------------------------------------
@@ -82,6 +82,51 @@ async def test_a_server_is_asked_for_each_tenant():
         results = [await run.call("read", {}, context={"tenant": tenant}) for tenant in "aab"]
 
     assert results[2].text == "data of b"
+
+
+# --- views of one run --------------------------------------------------------------------------------
+
+
+def query(options: dict[str, Any], db: str = "main", table: str = "t") -> str:
+    return f"{options} of {table} in {db}"
+
+
+def query_other(options: dict[str, Any]) -> str:
+    return "other"
+
+
+def hide(value):
+    return lambda run: run.override("query", arguments={"db": value})
+
+
+PAIRS = {
+    "fixed": (hide("a"), hide("b")),
+    "fixed and not": (hide("a"), lambda run: run),
+    "injected": (hide(Inject("one")), hide(Inject("two"))),
+    "default": (hide(Annotated[str, Param(default="a")]), hide(Annotated[str, Param(default="b")])),
+    "through two views": (lambda run: hide("a")(run).prefixed(""), lambda run: hide("b")(run).prefixed("")),
+    "renamed": (lambda run: run.renamed({"query": "q"}), lambda run: run.renamed({"query_other": "q"})),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+async def test_views_with_other_arguments_make_other_calls(pair):
+    run = Toolbox(query, query_other, context={"one": "a", "two": "b"}).run()
+    first, second = [view(run) for view in pair]
+    name = "q" if "q" in [tool.name for tool in first] else "query"
+
+    results = [await view.call(name, {"options": {"k": 1}}) for view in (first, first, second, second)]
+
+    assert results[0].text != results[2].text
+    assert ["[This" in result.text for result in results] == [False, True, False, True]
+
+
+async def test_views_with_equal_changes_make_the_same_call():
+    run = Toolbox(query).run()
+
+    results = [await hide("a")(run).call("query", {"options": {"k": 1}}) for _ in range(2)]
+
+    assert "second time" in results[1].text
 
 
 # --- hostile arguments -------------------------------------------------------------------------------

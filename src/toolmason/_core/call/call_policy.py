@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -46,21 +46,21 @@ class SharedState:
     """Functions that cancel work in the background."""
     rates: SharedRates | None = None
     """Rates that other processes share; None if those of this process are its own."""
-    _semaphores: dict[tuple[Tool | None, int], Semaphore] = field(default_factory=dict)
-    _rate_limiters: dict[tuple[Tool, Rate], RateLimiter] = field(default_factory=dict)
-    _counters: dict[Tool, Iterator[int]] = field(default_factory=dict)
+    _semaphores: dict[tuple[Hashable, int], Semaphore] = field(default_factory=dict)
+    _rate_limiters: dict[tuple[Hashable, Rate], RateLimiter] = field(default_factory=dict)
+    _counters: dict[Hashable, Iterator[int]] = field(default_factory=dict)
 
-    def get_semaphore(self, tool: Tool | None, limit: int) -> Semaphore:
+    def get_semaphore(self, key: Hashable, limit: int) -> Semaphore:
         """Return the semaphore of a tool, or of the whole toolbox for None. A tool has one for each limit."""
-        return self._semaphores.setdefault((tool, limit), Semaphore(limit))
+        return self._semaphores.setdefault((key, limit), Semaphore(limit))
 
-    def get_rate_limiter(self, tool: Tool, rate: Rate) -> RateLimiter:
+    def get_rate_limiter(self, key: Hashable, rate: Rate) -> RateLimiter:
         """Return the rate limiter of a tool. It has one for each rate."""
-        return self._rate_limiters.setdefault((tool, rate), RateLimiter(rate))
+        return self._rate_limiters.setdefault((key, rate), RateLimiter(rate))
 
-    def get_counter(self, tool: Tool) -> Iterator[int]:
+    def get_counter(self, key: Hashable) -> Iterator[int]:
         """Return the counter of a tool's calls outside of a run."""
-        return self._counters.setdefault(tool, itertools.count())
+        return self._counters.setdefault(key, itertools.count())
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

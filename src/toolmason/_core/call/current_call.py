@@ -45,7 +45,7 @@ class HeldSlots:
         self._wanted: list[Semaphore | KeyedLock] = []
         self._keys: list[Hashable] = []
         if (parameter := route.tool.options.lock) is not None:
-            key = (route.root, _make_lock_key(route.compiled.get_argument(parameter, values)))
+            key = (route.limit_key, _make_lock_key(route.compiled.get_argument(parameter, values)))
             if key not in already_held:
                 self._keys.append(key)
                 self._wanted.append(KeyedLock(route.chain[0].state.locks, key))
@@ -151,7 +151,7 @@ class CurrentCall:
             raise problem
         if is_new:
             if run is not None:
-                run.count(route.name, route.tool.options.max_calls, route.root)
+                run.count(route.name, route.tool.options.max_calls, route.limit_key)
             if is_counted:
                 count_call(route, self.options.context, is_in_run=run is not None)
         return None

@@ -61,7 +61,7 @@ def get_call_key(route: Route, arguments: Arguments, bound: Bound | None, contex
     Calls with different contexts are different, unless the tool is a function that gets nothing of its context.
     """
     values = bound[0] if bound is not None and route.has_ordered_values else None
-    key = make_call_key(route.name, arguments, values, shows_keys=route.shows_keys)
+    key = make_call_key(route.repeat_key, arguments, values, shows_keys=route.shows_keys)
     if route.compiled.plain_function is not None:
         return key
     return key, route.context.merge(context).make_key()
@@ -181,12 +181,12 @@ def count_call(route: Route, context: ToolContext[Any] | None, *, is_in_run: boo
         LimitExceeded: the tool has used up its calls, or the rate is exceeded.
     """
     for state, max_calls in () if is_in_run else route.max_calls:
-        if next(state.get_counter(route.root)) >= max_calls:
+        if next(state.get_counter(route.limit_key)) >= max_calls:
             raise make_max_calls_error(route.name, max_calls)
     for state, rate in route.rates:
         if state.rates is None:
             caller = make_caller_key(rate, route.context.merge(context)) if rate.by else ""
-            state.get_rate_limiter(route.root, rate).count(route.name, caller)
+            state.get_rate_limiter(route.limit_key, rate).count(route.name, caller)
 
 
 # --- plain calls -------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def get_plain_options(
         try:
             bound = route.bind(arguments)
             values = bound[0] if route.has_ordered_values else None
-            key = make_call_key(route.name, arguments, values, shows_keys=route.shows_keys)
+            key = make_call_key(route.repeat_key, arguments, values, shows_keys=route.shows_keys)
         except BaseException:  # noqa: BLE001 - a validator may raise anything; the other steps bind again and report it
             return None
         if route.compiled.plain_function is None:

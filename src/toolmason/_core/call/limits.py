@@ -144,7 +144,7 @@ def _to_text(value: Any) -> str:
 
 
 def make_call_key(
-    name: str, arguments: Arguments, bound: Mapping[str, Any] | None = None, *, shows_keys: bool = False
+    tool: Hashable, arguments: Arguments, bound: Mapping[str, Any] | None = None, *, shows_keys: bool = False
 ) -> Hashable:
     """Return a key that is equal for calls of one tool with equal arguments, whatever the order of their names.
 
@@ -155,8 +155,8 @@ def make_call_key(
         parts = bound.values()
         part_types = [*map(type, parts)]
         if SCALAR_TYPES.issuperset(part_types):
-            return (name, *bound, *parts, *part_types)  # one tuple: its hash costs half of that of several
-        key: list[Any] = [name, *bound]
+            return (tool, *bound, *parts, *part_types)  # one tuple: its hash costs half of that of several
+        key: list[Any] = [tool, *bound]
         if shows_keys and _add_to_key(key, parts):
             return tuple(key)
     values: Any = arguments
@@ -164,24 +164,24 @@ def make_call_key(
     # Check for a string first: checking one against Mapping costs more than everything else here.
     if type(values) is str or not isinstance(values, Mapping | None):
         if not isinstance(values, str | bytes | bytearray | memoryview):
-            return name, fingerprint("", values)  # of a type that is refused
+            return tool, fingerprint("", values)  # of a type that is refused
         text = values if isinstance(values, str) else bytes(values)
         if len(text) > _MAX_PARSED_SIZE:
-            return name, len(text), hash(text)
+            return tool, len(text), hash(text)
         try:
             values = parsed = parse_json(text) if text.strip() else {}
         except ValueError:
-            return name, _shorten(str(text.strip()))
+            return tool, _shorten(str(text.strip()))
     values = {} if values is None else values
     if type(values) is dict and SCALAR_TYPES.issuperset(types := [*map(type, values.values())]):
         # The usual case. The types tell 1 from True.
-        return name, frozenset(zip(values, types, values.values(), strict=True))
+        return tool, frozenset(zip(values, types, values.values(), strict=True))
     # Parsed JSON has its own form already.
     data = values if parsed is not None else to_json_like(values)
     try:
-        return name, _shorten(_write_sorted(data))
+        return tool, _shorten(_write_sorted(data))
     except ValueError:  # an integer of many digits
-        return name, fingerprint("", data)
+        return tool, fingerprint("", data)
 
 
 def _add_to_key(key: list[Any], values: Iterable[Any]) -> bool:

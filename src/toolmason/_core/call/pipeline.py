@@ -161,7 +161,7 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
         try:
             values, repairs = bind(arguments) if bound is None else bound
             if run is not None:
-                run.admit(name, route.tool.options.max_calls, route.root)
+                run.admit(name, route.tool.options.max_calls, route.limit_key)
             has_run = True
             if function is None:
                 call_id, state, value, values = _start_call(route, call_id, arguments, values, options, seconds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Hashable
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -31,7 +31,7 @@ from toolmason._core.call.long_results import ResultStore
 from toolmason._core.call.render import Renderer, Writer, make_renderer, make_writer
 from toolmason._core.define.context import ContextLike, ToolContext, get_trace_options, make_context
 from toolmason._core.define.schema_nodes import find_secret_names
-from toolmason._core.define.tool import CompiledTool, Tool, compile_tool, get_root
+from toolmason._core.define.tool import CompiledTool, Tool, compile_tool, get_limit_key, get_root
 from toolmason._core.run.dependencies import add_dependencies, has_dependencies
 from toolmason._core.run.metrics import is_metering, measure
 from toolmason._core.run.progress import OnProgress
@@ -115,7 +115,11 @@ class Route:
     tool: Tool
     compiled: CompiledTool
     root: Tool
-    """The original tool, behind any renaming. Limits are counted for it."""
+    """The original tool, behind any renaming."""
+    limit_key: Hashable
+    """Key of the tool in limits and locks."""
+    repeat_key: Hashable
+    """Key of the tool in its run's record of repeated calls. Views that change the name or arguments have others."""
     name: str
     chain: PolicyChain
     settings: EngineSettings
@@ -184,7 +188,8 @@ class Route:
 
 def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
     """Return the route of a tool, without its runners."""
-    options, compiled = tool.options, compile_tool(tool)
+    options, compiled, root, limit_key = tool.options, compile_tool(tool), get_root(tool), get_limit_key(tool)
+    is_original = tool.name == root.name and compiled.inputs.view is None
     settings, context = merge_settings(chain), merge_context(chain)
     options_by_box = get_options_by_box(tool, chain)
     timeouts = combine_timeouts(chain, settings, options_by_box)
@@ -195,7 +200,9 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
     return Route(
         tool=tool,
         compiled=compiled,
-        root=get_root(tool),
+        root=root,
+        limit_key=limit_key,
+        repeat_key=limit_key if is_original else (limit_key, tool.name, compiled.inputs.view),
         name=tool.name,
         chain=chain,
         settings=settings,
@@ -266,7 +273,7 @@ def get_result_origin(tool: Tool) -> str:
 
 def _get_semaphores(tool: Tool, chain: PolicyChain) -> tuple[Semaphore, ...]:
     found = reversed(find_limits(tool, chain, "max_concurrency"))
-    of_tool = [state.get_semaphore(get_root(tool), limit) for state, limit in found]
+    of_tool = [state.get_semaphore(get_limit_key(tool), limit) for state, limit in found]
     return (*of_tool, *get_box_semaphores(chain))
 
 

@@ -156,6 +156,10 @@ class ArgumentChanges:
         self._defaults = {c.name: c.default for c in self.by_name.values() if c.default is not MISSING}
         self._labels = {c.name: c.label for c in self.by_name.values() if c.label != c.name}
         self._names = {label: name for name, label in self._labels.items()}
+        narrowing = None if self._narrowing is None else self._narrowing.schema
+        plain_changes = to_json([self._values, self._defaults, self._labels, narrowing])
+        self.key = (plain_changes, *self.injectors.items())
+        """Key that is equal for changes with one effect on the arguments."""
         self._dropped = (self.hidden | self._labels.keys()) - self._names.keys()
 
     def __bool__(self) -> bool:

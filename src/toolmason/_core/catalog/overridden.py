@@ -247,6 +247,7 @@ class OverriddenTool(RenamedTool):
             "validate_json": validate_json,
             "validate_python": validate,
             "injected": inputs.injected | self.changes.hidden,
+            "view": (inputs.view, self.changes.key),
             "get_hidden": lambda *given: [*inputs.get_hidden(*given), *self.changes.get_hidden_values(*given)],
         }
 

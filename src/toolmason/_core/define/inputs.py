@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
@@ -70,6 +70,8 @@ class Inputs:
     """False if the values may have keys that the arguments do not have."""
     get_hidden: Callable[..., list[Any]] = lambda *_: []
     """Returns the values that overrides hide from the model, given the context of a toolbox and that of a call."""
+    view: Hashable = None
+    """Key of the changes that overrides make to the arguments; None if there are none."""
     make_large: Callable[[], Inputs] | None = None
     """Returns the inputs for large arguments, if they do not follow from the validator."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -118,6 +118,8 @@ class Tool(ABC):
     options: ToolOptions = ToolOptions()
     policies: tuple[CarriedPolicy, ...] = ()
     """Policies of the toolboxes that the tool came through, innermost first."""
+    limit_key: Hashable = None
+    """Key of the tool in limits and locks if a new object stands for it from time to time; None for the object."""
 
     @abstractmethod
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
@@ -164,9 +166,6 @@ class Tool(ABC):
     def _get_declared_schema(self) -> JsonSchema:
         """Return the schema as the author wrote it, which may name `project_dir`."""
         return self.definition.input_schema
-
-    def _get_root(self) -> Tool:
-        return self
 
     def _load(self) -> Tool:
         return self
@@ -328,10 +327,6 @@ class RenamedTool(Tool):
         return self.tool.origin
 
     @override
-    def _get_root(self) -> Tool:
-        return get_root(self.tool)
-
-    @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         return await self.tool.invoke(arguments, context)
 
@@ -369,10 +364,6 @@ class LazyTool(Tool):
         return compile_tool(self._load())
 
     @override
-    def _get_root(self) -> Tool:
-        return get_root(self._load())
-
-    @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         return await self._load().invoke(arguments, context)
 
@@ -400,7 +391,14 @@ def compile_tool(tool: Tool) -> CompiledTool:
 
 def get_root(tool: Tool) -> Tool:
     """Return the original tool, behind any renaming."""
-    return tool._get_root()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    tool = load_tool(tool)
+    return get_root(tool.tool) if isinstance(tool, RenamedTool) else tool
+
+
+def get_limit_key(tool: Tool) -> Hashable:
+    """Return the key of a tool in limits and locks: the same under every name, and each time a server lists it."""
+    root = get_root(tool)
+    return root if root.limit_key is None else root.limit_key
 
 
 def load_tool(tool: Tool) -> Tool:

@@ -194,7 +194,7 @@ async def restore_call(
         return
     # A call over the limit stays over it; unreadable arguments cannot be a repeat.
     with suppress(LimitExceeded, ValueError):
-        run.count(route.name, route.tool.options.max_calls, route.root)
+        run.count(route.name, route.tool.options.max_calls, route.limit_key)
         # A pending call is counted, but has no result yet.
         is_waiting = error is not None and is_pending(error)
         if route.tool.options.repeats == "detect" and not is_waiting and not run.is_program:

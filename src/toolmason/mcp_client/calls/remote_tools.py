@@ -59,6 +59,7 @@ class RemoteTool(Tool):
 
     def __init__(self, server: str, entry: Mapping[str, Any], call: CallTool, *, logs_failures: bool = False) -> None:
         self.server, self.remote_name, self._call = server, entry["name"], call
+        self.limit_key = call, self.remote_name
         self.logs_failures = logs_failures
         """True if the server is a toolbox of this process, which logs the failures itself."""
         self.entry = entry
