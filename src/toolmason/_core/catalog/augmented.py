@@ -45,6 +45,7 @@ class AugmentedTool(RenamedTool):
         super().__init__(tool, tool.name)
         self.callback = on_arguments
         self.extra_schema = extra
+        self.change = (extra, on_arguments, keep)
         schema, self.extra_names = _extend_schema(tool, compile_tool(tool).inputs.schema, extra)
         self.keep = keep
         self.definition = replace(tool.definition, input_schema=schema)

@@ -16,8 +16,10 @@ from toolmason._core.catalog.discovery import find_prompts, find_resources, has_
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.catalog.resources import Resource
 from toolmason._core.define.decorators import Declaration, get_declaration
-from toolmason._core.define.tool import LazyTool, RenamedTool, Tool, get_root, make_tool, prepare_tool
-from toolmason._core.values.definition import Naming, apply_naming
+from toolmason._core.define.inputs import PROJECT_DIR, hide_project_dir
+from toolmason._core.define.signature import check_lock
+from toolmason._core.define.tool import LazyTool, RenamedTool, Tool, get_layers, make_tool
+from toolmason._core.values.definition import Naming, ToolDefinition, apply_naming
 from toolmason._core.values.policy import CarriedPolicy
 from toolmason._core.values.provider_tools import NATIVE_TOOL_TYPES, AnyNativeTool, RemoteMcp, get_native_key
 from toolmason._text import suggest
@@ -78,7 +80,7 @@ class Catalog:
         Raises:
             DuplicateTool: its name is taken; names both origins.
         """
-        tool = prepare_tool(tool)
+        tool = _publish(tool)
         for native in self.native:
             _refuse_native_name(tool, native)
         _add_item(self.tools, tool.name, tool, "tools", replace_same=replace_same)
@@ -147,10 +149,40 @@ class Catalog:
         yield from self.native
 
 
+def _publish(tool: Tool) -> Tool:
+    """Return a tool as the catalog publishes it: without `project_dir`, which the application fills.
+
+    Raises:
+        DefinitionError: it has no definition, or locks on a parameter that it does not have.
+    """
+    definition = getattr(tool, "definition", None)
+    if not isinstance(definition, ToolDefinition):
+        raise DefinitionError(f"{tool.origin} has no definition. Set `definition = ToolDefinition(...)` in the class.")
+    if type(tool)._compile is not Tool._compile:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        return tool
+    check_lock(tool.origin, tool.options.lock, (), definition.input_schema)
+    if PROJECT_DIR not in definition.input_schema.get("properties", ()):
+        return tool
+    published = RenamedTool(tool, tool.name)
+    published.definition = replace(definition, input_schema=hide_project_dir(definition.input_schema))
+    return published
+
+
 def _add_item(items: dict[str, Any], key: str, item: CatalogItem, kind: str, *, replace_same: bool) -> None:
     if not replace_same and key in items and not _is_same(items[key], item):
         raise make_duplicate(key, items[key], item, kind)
     items[key] = item
+
+
+def join_items(items: Iterable[Any], kind: str) -> tuple[list[Any], dict[str, DuplicateTool]]:
+    """Return the items without repeats, and the errors about names that different ones have, which are left out."""
+    joined: dict[str, Any] = {}
+    conflicts: dict[str, DuplicateTool] = {}
+    for item in items:
+        known = joined.setdefault(item.name, item)
+        if not _is_same(known, item):
+            conflicts.setdefault(item.name, make_duplicate(item.name, known, item, kind))
+    return [item for name, item in joined.items() if name not in conflicts], conflicts
 
 
 def make_duplicate(name: str, first: CatalogItem, second: CatalogItem, kind: str = "tools") -> DuplicateTool:
@@ -172,13 +204,13 @@ def _is_same(first: CatalogItem, second: CatalogItem) -> bool:
     """Return True if two items are one, which came through the same toolboxes."""
     if first is second:
         return True
-    return bool(first.policies) and first.policies == second.policies and _get_root(first) is _get_root(second)
-
-
-def _get_root(item: CatalogItem) -> object:
-    if isinstance(item, Tool):
-        return get_root(item)
-    return item.render_messages if isinstance(item, Prompt) else item.template
+    if first.policies != second.policies:
+        return False
+    if isinstance(first, Tool) and isinstance(second, Tool):
+        return get_layers(first) == get_layers(second)
+    if isinstance(first, Prompt) and isinstance(second, Prompt):
+        return first.render_messages is second.render_messages
+    return isinstance(first, Resource) and isinstance(second, Resource) and first.template is second.template
 
 
 def carry_policy(item: CatalogItem, policy: CarriedPolicy) -> CatalogItem:

@@ -208,7 +208,8 @@ class OverriddenTool(RenamedTool):
     ) -> None:
         super().__init__(tool, tool.name)
         self.definition, self.options = definition, options
-        self.changes, self.own_approval = changes, own_approval
+        self.change = self.changes = changes
+        self.own_approval = own_approval
         self.is_trusted = is_trusted
         """True if the toolbox that has the server of a tool says that the tool is read-only."""
 
@@ -273,7 +274,7 @@ class UnfitTool(RenamedTool):
     def __init__(self, tool: Tool, name: str, reason: str) -> None:
         super().__init__(tool, name)
         self.options = tool.options.with_(enabled=False)
-        self.reason = reason
+        self.change = self.reason = reason
 
     @override
     def _compile(self) -> CompiledTool:

@@ -311,6 +311,9 @@ class FunctionTool(_CallableTool):
 class RenamedTool(Tool):
     """A tool under another name, or with the policies of further toolboxes."""
 
+    change: Hashable = None
+    """Key of the changes that the layer makes besides these; None if it makes none."""
+
     def __init__(self, tool: Tool, name: str, policies: tuple[CarriedPolicy, ...] | None = None) -> None:
         self.tool: Tool = tool
         self.definition = tool.definition if name == tool.name else replace(tool.definition, name=name)
@@ -397,32 +400,21 @@ def get_root(tool: Tool) -> Tool:
 
 def get_limit_key(tool: Tool) -> Hashable:
     """Return the key of a tool in limits and locks: the same under every name, and each time a server lists it."""
-    root = get_root(tool)
-    return root if root.limit_key is None else root.limit_key
+    return get_layers(tool)[-1]
+
+
+def get_layers(tool: Tool) -> tuple[Hashable, ...]:
+    """Return what the layers of a tool change, outermost first, and then its key in limits."""
+    tool = load_tool(tool)
+    if not isinstance(tool, RenamedTool):
+        return (tool if tool.limit_key is None else tool.limit_key,)
+    inner = get_layers(tool.tool)
+    return inner if tool.change is None else (tool.change, *inner)
 
 
 def load_tool(tool: Tool) -> Tool:
     """Return the tool to call: itself, or the tool that a lazy one stands for."""
     return tool._load()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-
-
-def prepare_tool(tool: Tool) -> Tool:
-    """Return a tool as a toolbox publishes it: without `project_dir`, which the application fills.
-
-    Raises:
-        DefinitionError: it has no definition, or locks on a parameter that it does not have.
-    """
-    definition = getattr(tool, "definition", None)
-    if not isinstance(definition, ToolDefinition):
-        raise DefinitionError(f"{tool.origin} has no definition. Set `definition = ToolDefinition(...)` in the class.")
-    if type(tool)._compile is not Tool._compile:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-        return tool
-    check_lock(tool.origin, tool.options.lock, (), definition.input_schema)
-    if PROJECT_DIR not in definition.input_schema.get("properties", ()):
-        return tool
-    published = RenamedTool(tool, tool.name)
-    published.definition = replace(definition, input_schema=hide_project_dir(definition.input_schema))
-    return published
 
 
 def _compile_function(

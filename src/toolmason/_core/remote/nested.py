@@ -5,16 +5,22 @@ Both toolboxes share the connection: closing either closes it for both, and the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from toolmason._core.catalog.catalog import join_items
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import get_root
-from toolmason._core.remote.protocol import Health, Remote, RemoteLists, ServerRequestHandlers, ToolTransform
+from toolmason._core.remote.protocol import Health, Remote, RemoteLists, ServerRequestHandlers, ToolTransform, Watcher
 from toolmason._core.remote.servers import Remotes
 from toolmason._core.values.content import Content
 from toolmason._core.values.policy import CarriedPolicy
+from toolmason.errors import DuplicateTool
+
+_log = logging.getLogger("toolmason")
 
 
 def make_remote_views(
@@ -29,15 +35,43 @@ def make_remote_views(
 
 
 def join_servers(first: Remotes, views: Iterable[RemoteView], second: Remotes) -> Remotes:
-    """Return the servers of a toolbox and views of the servers of another one."""
-    known = {id(getattr(source, "inner", source)) for source in first.sources}
-    added: list[Any] = [view for view in views if id(view.inner) not in known]
-    if not added and second is first:
-        return first
-    joined = Remotes(first.handlers, first.on_conflict, [*first.sources, *added])
+    """Return the servers of a toolbox and views of the servers of another one.
+
+    Raises:
+        DuplicateTool: two views of one server have different tools of one name.
+        DefinitionError: two servers have the same name.
+    """
+    joined = Remotes(first.handlers, first.on_conflict, first.sources)
+    for view in views:
+        add_server(joined, view)
     joined.names.local_tools = first.names.local_tools | second.names.local_tools
     joined.names.local_prompts = first.names.local_prompts | second.names.local_prompts
     return joined
+
+
+def add_server(remotes: Remotes, source: Any) -> None:
+    """Add a server to a toolbox. If the toolbox has a view of the server, the new one joins it.
+
+    Raises:
+        DuplicateTool: the two views have different tools of one name.
+        DefinitionError: another server has the same name.
+    """
+    for index, known in enumerate(remotes.sources):
+        if find_connection(known) is find_connection(source):
+            joined: Any = JoinedViews((known, source))
+            for error in joined.conflicts.values():
+                raise error
+            remotes.add(joined, index)
+            return
+    remotes.add(source)
+
+
+def find_connection(source: Any) -> Remote:
+    """Return the connection behind the views of a server."""
+    while hasattr(source, "inner"):
+        source = source.inner
+    connection: Remote = source
+    return connection
 
 
 class RemoteView:
@@ -107,3 +141,63 @@ class RemoteView:
         """Enable request forwarding in the other toolbox if these handlers forward."""
         if handlers.forwards:
             self.remotes.forward_server_requests()
+
+
+class JoinedViews:
+    """Views of one server as one server, which has the tools and prompts of all."""
+
+    def __init__(self, views: Sequence[Remote], reported: set[str] | None = None) -> None:
+        self.views = views
+        self.inner = views[0]
+        """The view that answers for the server itself."""
+        self._reported = set[str]() if reported is None else reported
+        """Names whose conflict is logged."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def for_identity(self, context: ToolContext[Any] | None) -> JoinedViews:
+        """Return these views with the lists of the context's identity."""
+        return JoinedViews([view.for_identity(context) for view in self.views], self._reported)
+
+    @property
+    def conflicts(self) -> dict[str, DuplicateTool]:
+        """Errors about the names under which the views have different tools or prompts."""
+        return {**self._join("tools")[1], **self._join("prompts")[1]}
+
+    @property
+    def lists(self) -> RemoteLists:
+        """Lists of the server, without the tools and prompts that differ between the views."""
+        held_back = {name: reason for view in self.views for name, reason in view.lists.held_back.items()}
+        for name, error in self.conflicts.items():
+            held_back[name] = "views of its server that were joined have different tools of this name. Rename one."
+            if name not in self._reported:
+                self._reported.add(name)
+                _log.warning("%s The tool is withheld.", error)
+        tools = [tool for tool in self._join("tools")[0] if tool.name not in held_back]
+        return replace(self.inner.lists, tools=tools, prompts=self._join("prompts")[0], held_back=held_back)
+
+    def _join(self, kind: str) -> tuple[list[Any], dict[str, DuplicateTool]]:
+        return join_items((item for view in self.views for item in getattr(view.lists, kind)), kind)
+
+    def watch(self, callback: Watcher) -> None:
+        """Call `callback` after each change of a view."""
+        for view in self.views:
+            view.watch(callback)
+
+    async def prepare(self, *, revalidate: bool = False) -> None:
+        """Connect, and fetch missing or stale lists."""
+        await asyncio.gather(*(view.prepare(revalidate=revalidate) for view in self._select_distinct()))
+
+    async def refresh(self) -> None:
+        """Fetch the lists again."""
+        await asyncio.gather(*(view.refresh() for view in self._select_distinct()))
+
+    def _select_distinct(self) -> Iterable[Remote]:
+        """Return one view for each list that has to be fetched."""
+        return {id(getattr(view, "inner", view)): view for view in self.views}.values()
+
+    def set_handlers(self, handlers: ServerRequestHandlers) -> None:
+        """Replace the request handlers."""
+        for view in self.views:
+            view.set_handlers(handlers)

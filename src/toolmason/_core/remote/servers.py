@@ -45,6 +45,11 @@ class ServerNames:
     """Names of shadowed tools that are already logged."""
 
 
+def _has_full_name(tool: Tool, server: str) -> bool:
+    """Return True if the toolbox that a tool comes from has put the name of the server before that of the tool."""
+    return tool.name.startswith(f"{server}__") and not get_root(tool).name.startswith(f"{server}__")
+
+
 class Remotes:
     """Servers of a toolbox, shared by all its views."""
 
@@ -88,24 +93,24 @@ class Remotes:
         """True if every server has sent its lists, and they are the same for each caller."""
         return all(source.lists.is_known and getattr(source.server, "auth", None) is None for source in self.sources)
 
-    def add(self, source: Remote) -> None:
-        """Add a server.
+    def add(self, source: Remote, index: int | None = None) -> None:
+        """Add a server, or use it in place of the one at `index`.
 
         Raises:
             DefinitionError: a server of that name exists.
         """
-        if any(known.name == source.name for known in self.sources):
+        if index is None and any(known.name == source.name for known in self.sources):
             raise DefinitionError(f"Two servers are named {source.name!r}. Give each a unique name.")
-        self.sources.append(source)
+        index = len(self.sources) if index is None else index
+        self.sources[index : index + 1] = [source]
         source.watch(self._on_change)
         self.mark_changed()
 
     async def replace(self, source: Remote) -> None:
         """Use another connection to a server, such as one that signs in."""
         index = next(index for index, known in enumerate(self.sources) if known.name == source.name)
-        old, self.sources[index] = self.sources[index], source
-        source.watch(self._on_change)
-        self.mark_changed()
+        old = self.sources[index]
+        self.add(source, index)
         await old.aclose()
 
     def for_identity(self, context: ToolContext[Any] | None) -> Remotes:
@@ -179,7 +184,7 @@ class Remotes:
     def _name_for(self, source: Remote, tool: Tool, by_name: Mapping[str, Tool], local_keys: frozenset[str]) -> str:
         qualified_name = f"{source.name}__{tool.name}"
         if self.on_conflict == "prefix":
-            return qualified_name
+            return tool.name if _has_full_name(tool, source.name) else qualified_name
         # A name stays with its first server even while that server is down: arguments must not reach another server.
         key = make_name_key(tool.name)
         owner = self.names.tool_owners.setdefault(key, source.name)

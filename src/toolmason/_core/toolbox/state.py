@@ -27,7 +27,7 @@ from toolmason._core.catalog.catalog import (
 )
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
-from toolmason._core.remote.nested import RemoteView, join_servers, make_remote_views
+from toolmason._core.remote.nested import RemoteView, add_server, find_connection, join_servers, make_remote_views
 from toolmason._core.remote.protocol import RemoteSource, ServerRequestHandlers, ToolTransform
 from toolmason._core.remote.servers import Remotes
 from toolmason._core.toolbox.options import ToolboxPolicy, make_call_policy, make_result_store
@@ -170,7 +170,7 @@ class ToolboxState:
             if callable(close := getattr(source, "__aclose__", None)):
                 closers = (*closers, close)
         for server in servers:
-            self.remotes.add(server)
+            add_server(self.remotes, server)
         if self.owns_remotes:
             self.remotes.names.local_tools = frozenset((*catalog.tools, *BUILT_IN_NAMES, FINAL_ANSWER))
             self.remotes.names.local_prompts = frozenset(catalog.prompts)
@@ -190,7 +190,7 @@ class ToolboxState:
     def iter_servers(self) -> Iterator[RemoteView]:
         """Yield the servers as they appear in another toolbox."""
         if not self.carries_policy:
-            yield from make_remote_views(self.remotes, self.transform, is_conditional=self.is_conditional)
+            yield from self.make_views()
             return
 
         def carry(tool: Tool) -> Tool | None:
@@ -198,6 +198,10 @@ class ToolboxState:
             return None if visible is None else self.carry(visible)
 
         yield from make_remote_views(self.remotes, carry, self.calls, is_conditional=self.is_conditional)
+
+    def make_views(self) -> Iterator[RemoteView]:
+        """Yield the servers with the tools of this view, without its policy."""
+        return make_remote_views(self.remotes, self.transform, is_conditional=self.is_conditional)
 
     def carry(self, tool: Tool) -> Tool:
         """Return a tool as it appears in another toolbox, with the policy that it carries."""
@@ -354,10 +358,12 @@ class ToolboxState:
             if not isinstance(item, RemoteView):
                 catalog.add(item)
         own = self.remotes
-        if self.transform is not _keep_unchanged:
+        views = [*(other.make_views() if shares_policy else other.iter_servers())]
+        shared = set(map(find_connection, own.sources)) & set(map(find_connection, views))
+        if shared or self.transform is not _keep_unchanged:
             # What this view hides or renames is a matter of its own servers.
-            own = join_servers(Remotes(own.handlers, own.on_conflict), make_remote_views(own, self.transform), own)
-        joined = join_servers(own, other.iter_servers(), other.remotes)
+            own = join_servers(Remotes(own.handlers, own.on_conflict), self.make_views(), own)
+        joined = join_servers(own, views, other.remotes)
         return self.derive(
             catalog=catalog,
             remotes=joined,

@@ -20,7 +20,7 @@ class IdentityView:
     ) -> None:
         self.name, self.server, self.required = connection.name, connection.server, connection.required
         self._lists = ServerLists()
-        self._connection, self._get_cache, self._context = connection, get_cache, context
+        self.inner, self._get_cache, self._context = connection, get_cache, context
         self._watchers: list[Watcher] = []
         self._cache: ListCache | None = None
         self.health = connection.health
@@ -60,12 +60,12 @@ class IdentityView:
 
     def clear_cache(self) -> None:
         """Clear the lists of all identities."""
-        self._connection.clear_cache()
+        self.inner.clear_cache()
         self._set_lists(ServerLists())
 
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
         """Return the contents of a resource."""
-        return await self._connection.read(uri, self._context if context is None else context)
+        return await self.inner.read(uri, self._context if context is None else context)
 
     def _set_lists(self, lists: ServerLists) -> None:
         if lists is not self.lists:
