@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+from base64 import b64encode
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -10,9 +11,11 @@ from uuid import UUID
 import mcp_types
 import pytest
 from mcp.server import Server
-from pydantic import Field
+from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel, Field, model_validator
 
-from toolmason import Inject, McpServer, Param, Tool, Toolbox, ToolDefinition, ToolError, tool
+from toolmason import EmbeddedResource, Image, Inject, McpServer, Param, Tool, Toolbox, ToolDefinition, ToolError, tool
+from toolmason.errors import ArgumentProblem, ConfigError, InvalidArguments, LimitExceeded, RemoteError
 from toolmason.extend import EngineSettings
 
 TEXT = {"type": "string"}
@@ -237,3 +240,122 @@ async def test_the_error_of_a_server_has_the_names_of_the_model():
     assert result.error.problems[0].path == "$.file"
     assert "$.file" in result.text
     assert "$.path" not in result.text
+
+
+def raise_rpc_error(text):
+    raise MCPError(-32602, f"Invalid arguments: {text}", {"token": text})
+
+
+def raise_parts(text):
+    link = mcp_types.ResourceLink(type="resource_link", uri=f"x://{text}", name=text, description=text)
+    inner = mcp_types.TextResourceContents(uri=f"x://{text}", text=text)
+    blob = mcp_types.BlobResourceContents(uri="x://b", blob=b64encode(b"\xff" + text.encode()).decode())
+    resources = [mcp_types.EmbeddedResource(type="resource", resource=each) for each in (inner, blob)]
+    return mcp_types.CallToolResult(content=[mcp_types.TextContent(text="no"), link, *resources], is_error=True)
+
+
+def raise_code(text):
+    code = {"code": f"no_{text.replace(' ', '_')}", "retryable": False, "limit": text}
+    return mcp_types.CallToolResult(
+        content=[mcp_types.TextContent(text="no")], _meta={"toolmason/error": code}, is_error=True
+    )
+
+
+@pytest.mark.parametrize("fail", [raise_rpc_error, raise_parts, raise_code])
+@pytest.mark.parametrize("token", [Inject("token"), HIDDEN], ids=["injected", "fixed"])
+async def test_no_form_of_a_servers_error_shows_a_hidden_value(fail, token, caplog):
+    async def refuse(_, params):
+        return fail(params.arguments["token"])
+
+    server = Server("low", version="1", on_list_tools=listed, on_call_tool=refuse)
+    async with Toolbox(McpServer.of("s", server), eager=False) as box:
+        view = Toolbox(box.override("read", arguments={"token": token}))
+        with caplog.at_level(logging.DEBUG, "toolmason"):
+            result = await view.call("read", {"path": "abcd"}, context={"token": HIDDEN})
+
+    assert not result.ok
+    shown = [result.text, result.error, result.structured, result.meta, result.content, result.error.to_model()]
+    assert HIDDEN not in f"{shown} {vars(result.error)} {caplog.text}"
+
+
+class Shown(ToolError):
+    """Error whose model reads a field of its own."""
+
+    def to_model(self):
+        payload = super().to_model()
+        payload["error"]["details"] = vars(self)["details"]
+        return payload
+
+
+def make_invalid(text):
+    return InvalidArguments([ArgumentProblem("$.token", f"no {text}", text, text)], tool="log_in")
+
+
+def make_shown(text):
+    error = Shown("no")
+    cycle = {text: [text]}
+    cycle["self"] = cycle
+    vars(error).update(details={"of": (text, [text])}, cycle=cycle)
+    return error
+
+
+def make_content(text):
+    error = ToolError("no")
+    error.result_fields = {"content": (EmbeddedResource(f"x://{text}", text, text.encode()), Image(text.encode()))}
+    return error
+
+
+ERRORS = {
+    "InvalidArguments": make_invalid,
+    "of its own": make_shown,
+    "content": make_content,
+    "LimitExceeded": lambda text: LimitExceeded("log_in", text, text),
+    "RemoteError": lambda text: RemoteError("s", "call", text, stderr=text),
+    "ConfigError": ConfigError,
+}
+
+
+@pytest.mark.parametrize("make", ERRORS.values(), ids=ERRORS)
+@pytest.mark.parametrize("place", ["tool", "middleware", "on_error"])
+@pytest.mark.parametrize("token", [Inject("token"), HIDDEN], ids=["injected", "fixed"])
+async def test_no_kind_of_error_shows_a_hidden_value(make, place, token):
+    @tool
+    async def log_in(path: str, token: str) -> str:
+        """Log in."""
+        if place == "middleware":
+            return "in"
+        raise make(token)
+
+    async def fail(call, call_next):
+        await call_next(call)
+        raise make(HIDDEN)
+
+    box = Toolbox(log_in, on_error=str if place == "on_error" else "message")
+    if place == "middleware":
+        box.use(fail)
+    view = box.override("log_in", arguments={"token": token})
+    result = await view.call("log_in", {"path": "abcd"}, context={"token": HIDDEN})
+
+    assert HIDDEN not in f"{result.text} {result.content} {result.structured} {result.error}"
+
+
+async def test_an_argument_that_does_not_fit_a_hidden_one_shows_no_value_of_it():
+    class Login(BaseModel):
+        path: str
+        token: str
+
+        @model_validator(mode="after")
+        def check(self):
+            raise ValueError(f"{self.path} is closed for {self.token}")
+
+    @tool
+    def log_in(login: Login) -> str:
+        """Log in."""
+        return "in"
+
+    flat = Tool.from_function(log_in, flatten=True)
+    result = await Toolbox(flat).override("log_in", arguments={"token": HIDDEN}).call("log_in", {"path": "abcd"})
+
+    assert result.error.code == "invalid_arguments"
+    assert "abcd is closed for" in result.text
+    assert HIDDEN not in result.text

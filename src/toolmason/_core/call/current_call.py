@@ -247,12 +247,11 @@ class CurrentCall:
             self.key = None  # the call may succeed later
         failed = FailedCall(
             self.call_id,
+            self.options,
             self.attempts > 0,
-            self.cancellation,
             self.seconds,
             self.deadline,
             self.arguments,
-            self.options.context,
         )
         return await make_failure(self.route, error, failed)
 

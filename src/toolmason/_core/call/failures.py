@@ -6,8 +6,8 @@ import asyncio
 import copy
 import logging
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal
 
 from pydantic_core import to_json
@@ -17,8 +17,7 @@ from toolmason._core.call.gates import get_effective_arguments
 from toolmason._core.call.limits import to_json_like
 from toolmason._core.call.long_results import truncate_middle
 from toolmason._core.call.render import NO_OUTPUT
-from toolmason._core.call.route import Route
-from toolmason._core.define.context import ToolContext
+from toolmason._core.call.route import CallOptions, Route
 from toolmason._core.run.call_log import get_log_id, log_failure, select_secrets
 from toolmason._core.run.execute import (
     NEVER_CANCELLED,
@@ -29,7 +28,7 @@ from toolmason._core.run.execute import (
     call_user_function,
 )
 from toolmason._core.values.call_state import CallState
-from toolmason._core.values.content import Text
+from toolmason._core.values.content import Content, Text
 from toolmason._core.values.policy import EngineSettings, OnError
 from toolmason._core.values.results import (
     Arguments,
@@ -39,11 +38,12 @@ from toolmason._core.values.results import (
     make_result,
     replace_result,
 )
-from toolmason._secrets import MASK, iter_secrets, mask_values, scrub
+from toolmason._secrets import MASK, MIN_SECRET_CHARS, iter_secrets, mask_values, scrub
 from toolmason.errors import (
     Abort,
     ApprovalDenied,
     ApprovalRequired,
+    ArgumentProblem,
     ExecutionError,
     ExternalCall,
     LimitExceeded,
@@ -157,6 +157,10 @@ def _redact(error: ToolCallError) -> Mapping[str, Any]:
     return payload
 
 
+_UNMASKED: Final = frozenset({"arguments", "data", "log_kind", "phase", "request", "server", "tool"})
+"""Fields of an error that are for the application, or that it chose."""
+
+
 class Stop(Exception):
     """The engine ends a call with an error, as opposed to an exception of the tool."""
 
@@ -170,22 +174,25 @@ class FailedCall:
     """Facts about a call that failed."""
 
     call_id: str | None
+    options: CallOptions
     has_run: bool
     """True if the tool or middleware has started."""
-    cancellation: Cancellation = NEVER_CANCELLED
     seconds: float | None = None
     """Time-out of an attempt, if it is not that of the error."""
     deadline: Deadline | None = None
     arguments: Arguments = None
-    context: ToolContext[Any] | None = None
-    """Context of the call itself, if it has one."""
     state: CallState | None = None
     """State that the context of the tool reads."""
+
+    @property
+    def cancellation(self) -> Cancellation:
+        """Cancellation of the run that the call belongs to."""
+        return NEVER_CANCELLED if self.options.run is None else self.options.run.cancellation
 
 
 async def make_failure(route: Route, error: BaseException, failed: FailedCall) -> ToolResult:
     """Return the result for a failure, without the fields of its call. Re-raise what must propagate."""
-    has_run, call_id = failed.has_run, failed.call_id
+    has_run, call_id, is_of_tool = failed.has_run, failed.call_id, False
     if failed.state is not None:
         failed.state.cancelled = True
     if not has_run and isinstance(error, ToolCallError):
@@ -198,17 +205,14 @@ async def make_failure(route: Route, error: BaseException, failed: FailedCall) -
         error.arguments = to_json_like(get_effective_arguments(route, failed.arguments))
         call_error = error
     else:
-        call_error = _to_call_error(route, error, failed)
-        secrets = select_secrets(route.tool.definition.input_schema, failed.arguments)
-        hidden = {"secret": route.compiled.inputs.get_hidden(route.context, failed.context)}
-        secrets["secret"] += iter_secrets(hidden)
-        if isinstance(call_error, ToolError) and hidden["secret"]:
-            call_error = _set_message(call_error, mask_values(call_error.message, iter_secrets(hidden)))
-        elif isinstance(call_error, ExecutionError):
-            message = _scrub_message(call_error.message, route.context, failed.context, secrets)
-            call_error = _set_message(call_error, message)
+        call_error, is_of_tool = _to_call_error(route, error, failed), True
+    hidden = route.compiled.inputs.get_hidden(route.context, failed.options.context)
+    if hidden:
+        hidden = [*iter_secrets({"secret": hidden})]
+        call_error = _mask_error(call_error, hidden)
+    if is_of_tool:
         call_id = make_call_id() if call_id is None else call_id
-        log_failure(call_error, call_id, failed.arguments, route.context, failed.context, secrets)
+        call_error = _log_failure(route, call_error, call_id, failed, hidden)
     if callable(route.on_error):
         result = await _apply_error_function(route, call_error)
     else:
@@ -219,6 +223,48 @@ async def make_failure(route: Route, error: BaseException, failed: FailedCall) -
     if not has_run:
         fields["attempts"] = 0
     return _truncate_failure(result, route)
+
+
+def _log_failure(
+    route: Route, error: ToolCallError, call_id: str, failed: FailedCall, hidden: Collection[str]
+) -> ToolCallError:
+    """Log the failure of a tool. Return its error without the secrets of the call."""
+    secrets = select_secrets(route.tool.definition.input_schema, failed.arguments)
+    secrets["secret"] += hidden
+    if isinstance(error, ExecutionError):
+        error = _set_message(error, _scrub_message(error.message, route.context, failed.options.context, secrets))
+    log_failure(error, call_id, failed.arguments, route.context, failed.options.context, secrets)
+    return error
+
+
+def _mask_error(error: ToolCallError, secrets: Collection[str]) -> ToolCallError:
+    """Return an error without the values of hidden arguments in any field that the model may see."""
+    error = copy.copy(error)  # two views may raise the same error object
+    for name, value in vars(error).items():
+        if name not in _UNMASKED and not isinstance(value, int | float):
+            try:
+                vars(error)[name] = _mask_data(value, secrets)
+            except Exception:  # noqa: BLE001 - data of the tool that contain themselves, or an object that raises
+                vars(error)[name] = MASK
+    error.args = (error.message,)
+    return error
+
+
+def _mask_data(value: Any, secrets: Collection[str]) -> Any:
+    """Return data or content parts without secrets, in their form."""
+    if isinstance(value, str):
+        return mask_values(value, secrets)
+    if isinstance(value, bytes):
+        return mask_values(value.decode("utf-8", "surrogateescape"), secrets).encode("utf-8", "surrogateescape")
+    if isinstance(value, Mapping):
+        return {mask_values(str(key), secrets): _mask_data(item, secrets) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [_mask_data(item, secrets) for item in value]
+        return ArgumentProblem(*items) if isinstance(value, ArgumentProblem) else type(value)(items)
+    if isinstance(value, Content):
+        return replace(value, **{item.name: _mask_data(getattr(value, item.name), secrets) for item in fields(value)})
+    is_secret = type(value) in (int, float) and str(value) in secrets and len(str(value)) >= MIN_SECRET_CHARS
+    return MASK if is_secret else value
 
 
 def _scrub_message(message: str, *data: Any) -> str:

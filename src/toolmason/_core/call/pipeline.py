@@ -111,7 +111,7 @@ def _add_condition(route: Route, runner: CallRunner) -> CallRunner:
         except BaseException as error:  # noqa: BLE001 - the call needs a result if its run is cancelled
             if run is not None and isinstance(error, UnknownTool | InsufficientScope):
                 error = run.rejected.reject(route.name, error)
-            failed = await make_failure(route, error, FailedCall(call_id, has_run=False, cancellation=cancellation))
+            failed = await make_failure(route, error, FailedCall(call_id, options, has_run=False))
             result = replace_result(failed, call_id=call_id, name=route.name)
             if CALL_LOG.isEnabledFor(DEBUG):
                 log_call(result, arguments, route.trace)
@@ -180,7 +180,7 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
             if text is None or repairs or len(text) > max_chars:
                 result = await _render(route, value, values, arguments, _get_remaining(seconds, started), run)
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
-            failed = FailedCall(call_id, has_run, _get_cancellation(run), None, None, arguments, options.context, state)
+            failed = FailedCall(call_id, options, has_run, None, None, arguments, state)
             result = await make_failure(route, error, failed)
         if result is None:
             result = OpenResult()
@@ -434,7 +434,7 @@ def run_with_middleware(
         if index == len(hooks):
             current_options, options = options, again
             return runner(given.id, given.raw, current_options)
-        return _run_hook(hooks[index], partial(run_from, index + 1), given, route)
+        return _run_hook(hooks[index], partial(run_from, index + 1), given, route, again)
 
     return _run_hooks_in_time(partial(run_from, 0, call), route, call, options)
 
@@ -465,7 +465,7 @@ async def _run_hooks_in_time(
             failure = deadline.make_error(route.name, is_harmless=harmless)
     else:
         return result
-    failed = await make_failure(route, failure, FailedCall(call.id, has_run=False, cancellation=cancellation))
+    failed = await make_failure(route, failure, FailedCall(call.id, options, has_run=False))
     return replace_result(failed, call_id=call.id, name=route.name)
 
 
@@ -482,17 +482,19 @@ def _get_middleware_seconds(route: Route, options: CallOptions) -> float | None:
     return total
 
 
-async def _run_hook(hook: Middleware, call_next: NextCall, call: ToolCall, route: Route) -> ToolResult:
+async def _run_hook(
+    hook: Middleware, call_next: NextCall, call: ToolCall, route: Route, options: CallOptions
+) -> ToolResult:
     """Run a call through a middleware. Return a result whatever the middleware does."""
     try:
         result: Any = await call_user_function(hook, call, call_next, settings=route.settings)
     except BaseException as error:
         if route.on_error == "raise" and isinstance(error, ToolCallError):
             raise  # the call's own policy is to raise, and middleware may raise as well
-        failed = await make_failure(route, error, FailedCall(call.id, has_run=True, arguments=call.raw))
+        failure = error
     else:
         if type(result) is ToolResult:
             return result if result.call_id == call.id else replace_result(result, call_id=call.id)
-        type_error = TypeError(f"a middleware returned {type(result).__name__}, not a ToolResult")
-        failed = await make_failure(route, type_error, FailedCall(call.id, has_run=True))
-    return replace_result(failed, call_id=call.id, name=route.name)
+        failure = TypeError(f"a middleware returned {type(result).__name__}, not a ToolResult")
+    facts = FailedCall(call.id, options, has_run=True, arguments=call.raw)
+    return replace_result(await make_failure(route, failure, facts), call_id=call.id, name=route.name)

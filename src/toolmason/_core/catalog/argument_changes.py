@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import types
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -26,8 +26,7 @@ from toolmason._core.define.inputs import (
 from toolmason._core.define.schema_nodes import SchemaMismatch, iter_subschemas, resolve_root
 from toolmason._core.define.signature import Injector, Parameter, make_parameter
 from toolmason._core.values.definition import JsonSchema
-from toolmason._secrets import MASK, MIN_SECRET_CHARS, mask_values
-from toolmason.errors import ArgumentProblem, ConfigError, DefinitionError, InvalidArguments, ToolError, clip
+from toolmason.errors import ArgumentProblem, ConfigError, DefinitionError, InvalidArguments, clip
 
 _COMPARISON_MODULE: Final = "toolmason.build.compare.schema_diff"
 """Module with `compare_schemas(old, new)`. Imported only if an argument is narrowed."""
@@ -328,19 +327,14 @@ class ArgumentChanges:
                 f"override({self.tool!r}): the value of the context does not fit {problem.path}: {problem.message}."
             ) from None
 
-    def correct_error(self, error: ToolError, arguments: Mapping[str, Any]) -> ToolError:
-        """Return the error of a server without the values of hidden arguments, and with the names of the model."""
-        secrets = [*map(str, _iter_strings([arguments[name] for name in self.hidden if name in arguments]))]
+    def relabel_error(self, error: InvalidArguments) -> InvalidArguments:
+        """Return the error of a server with the names that the model uses."""
+        if not error.problems:
+            return error
         error = copy.copy(error)
-        if isinstance(error, InvalidArguments) and error.problems:
-            problems = [ArgumentProblem(self._relabel_path(path), *rest) for path, *rest in error.problems]
-            error.problems = tuple(ArgumentProblem(*(mask_values(text, secrets) for text in each)) for each in problems)
-            error.message = str(InvalidArguments(error.problems))
-        error.message = mask_values(error.message, secrets)
+        error.problems = tuple(ArgumentProblem(self._relabel_path(path), *rest) for path, *rest in error.problems)
+        error.message = str(InvalidArguments(error.problems))
         error.args = (error.message,)
-        shown = ("structured", "meta") if secrets else ()
-        masked = {name: _mask_data(error.result_fields[name], secrets) for name in shown if name in error.result_fields}
-        error.result_fields = {**error.result_fields, **masked}
         return error
 
     def _relabel_path(self, path: str) -> str:
@@ -397,18 +391,6 @@ def _iter_strings(value: Any) -> Iterator[Any]:
         yield value
     elif value is not None and not isinstance(value, bool):
         yield str(value)
-
-
-def _mask_data(value: Any, secrets: Collection[str]) -> Any:
-    """Return JSON data without secrets."""
-    if isinstance(value, str):
-        return mask_values(value, secrets)
-    if isinstance(value, Mapping):
-        return {mask_values(str(key), secrets): _mask_data(item, secrets) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_mask_data(item, secrets) for item in value]
-    is_secret = type(value) in (int, float) and str(value) in secrets and len(str(value)) >= MIN_SECRET_CHARS
-    return MASK if is_secret else value
 
 
 def _find_name(path: str, names: Iterable[str]) -> str | None:

@@ -21,7 +21,7 @@ from toolmason._core.values.definition import ApprovalOption, ToolDefinition, To
 from toolmason._core.values.policy import EngineSettings
 from toolmason._text import suggest
 from toolmason._wire import parse_json
-from toolmason.errors import DefinitionError, ToolError
+from toolmason.errors import DefinitionError, InvalidArguments
 
 _log = logging.getLogger("toolmason")
 _DEFINITION_KEYS: Final = ("name", "title", "description")
@@ -256,8 +256,8 @@ class OverriddenTool(RenamedTool):
         """Call a tool of a server."""
         try:
             return await call(arguments, context)
-        except ToolError as error:
-            raise self.changes.correct_error(error, arguments) from error.__cause__
+        except InvalidArguments as error:
+            raise self.changes.relabel_error(error) from error.__cause__
 
     def _fill(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
         original = compile_tool(self.tool)
