@@ -114,7 +114,7 @@ class DuplicateTool(DefinitionError):
         self.second = second
         """Origin of the tool that was refused."""
         super().__init__(
-            f"Two {kind} are named {name!r}: {first} and {second if first != second else 'itself again'}. Rename one "
+            f"Two {kind} are named {name!r}: {first}{f' and {second}' if first != second else ', twice'}. Rename one "
             "with `name=`, add a prefix with `.prefixed(...)`, or replace the first with `add(..., replace=True)`."
         )
 

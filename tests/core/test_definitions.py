@@ -248,14 +248,14 @@ def test_a_function_that_is_passed_twice_is_named_once(second):
         Toolbox(count, second)
 
     place = f"({count.__code__.co_filename}:{count.__code__.co_firstlineno})"
-    expected = f"Two tools are named 'count': function 'count' {place} and itself again. Rename one with `name=`, "
+    expected = f"Two tools are named 'count': function 'count' {place}, twice. Rename one with `name=`, "
     assert str(caught.value).startswith(expected)
 
 
 def test_so_is_an_object_with_a_method():
     mailer = Mailer()
 
-    with pytest.raises(DuplicateTool, match=r"function 'send' .* and itself again"):
+    with pytest.raises(DuplicateTool, match=r"function 'send' .*, twice"):
         Toolbox(mailer, mailer)
 
 

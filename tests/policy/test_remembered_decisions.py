@@ -124,6 +124,29 @@ async def test_a_tool_with_other_effects_is_asked_about_again(tmp_path):
     assert "the tool has changed since it was approved" in resumed.text
 
 
+async def test_a_decision_holds_for_the_hidden_values_that_it_was_made_for():
+    ran = []
+
+    @tool(approval=True)
+    def query(sql: str, database: str) -> str:
+        ran.append(database)
+        return "done"
+
+    box = Toolbox(query)
+    views = {name: box.override("query", arguments={"database": name}) for name in ("sandbox", "production")}
+    waiting = await views["sandbox"].call("query", {"sql": "DROP TABLE users"})
+    decision = box.approvals.decide(waiting.error.request, Allow(remember="tool"))
+
+    elsewhere = await views["production"].approvals.resume(decision)
+    results = {name: (await view.call("query", {"sql": "SELECT 1"})).ok for name, view in views.items()}
+    resumed = await views["sandbox"].approvals.resume(decision)
+
+    assert "the tool has changed since it was approved" in elsewhere.text
+    assert results == {"sandbox": True, "production": False}
+    assert resumed.ok
+    assert ran == ["sandbox", "sandbox"]
+
+
 def make_effects_tool(**effects):
     @tool(approval=True, name="delete", **effects)
     def clean(path: str = "a") -> str:

@@ -77,7 +77,7 @@ class ApprovalRequest(Value):
     call_id: str
     tool: str
     digest: str
-    """Digest of the tool's definition. A tool that has changed needs a new decision."""
+    """Digest of the tool's definition and of values that an override hides. A changed tool needs a new decision."""
     arguments: Mapping[str, Any]
     preview: str | None = None
     """Text from the tool's `preview` function that describes the effect of the call."""
@@ -264,7 +264,17 @@ class ApprovalSigner:
         decision = Decision(request, *_split_verdict(verdict))
         return replace(decision, signature=self._compute_signature(decision))
 
-    async def consume(self, decision: Decision, tool: Tool, arguments: Any, identity: str | None) -> ApprovalVerdict:
+    def make_digest(self, tool: Tool, view: Any) -> str:
+        """Return a digest of a tool's definition, and of the values that overrides give to hidden arguments."""
+        fixed: list[str] = []
+        while view is not None:
+            view, (changes, *_) = view
+            fixed.append(changes.decode())
+        return self.sign("tool", tool.definition.digest, fixed) if fixed else tool.definition.digest
+
+    async def consume(
+        self, decision: Decision, tool: Tool, digest: str, arguments: Any, identity: str | None
+    ) -> ApprovalVerdict:
         """Verify a decision against its call, mark it as used, and return its verdict.
 
         Raises:
@@ -275,7 +285,7 @@ class ApprovalSigner:
         expires = request.issued + REQUEST_SECONDS if request.expires is None else request.expires
         if time.time() > expires:
             raise ApprovalDenied(request.tool, "the request has expired")
-        if (tool.definition.digest, get_effects(tool.options)) != (request.digest, request.effects):
+        if (digest, get_effects(tool.options)) != (request.digest, request.effects):
             raise ApprovalDenied(request.tool, "the tool has changed since it was approved")
         if identity != request.identity:
             raise ApprovalDenied(request.tool, "it was approved for another identity")

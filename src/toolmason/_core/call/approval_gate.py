@@ -79,7 +79,7 @@ class ApprovalGate:
         route = self.route
         arguments = to_json_like(await _run_off_loop(call, get_effective_arguments, route, call.raw))
         verdict = await self._get_signer().consume(
-            decision, route.tool, arguments, get_identity(self._make_context(call))
+            decision, route.tool, self._make_digest(), arguments, get_identity(self._make_context(call))
         )
         if isinstance(verdict, Deny):
             raise ApprovalDenied(route.name, verdict.reason)
@@ -184,7 +184,7 @@ class ApprovalGate:
             id=os.urandom(12).hex(),
             call_id=call.id,
             tool=self.route.name,
-            digest=tool.definition.digest,
+            digest=self._make_digest(),
             arguments=to_json_like(arguments),
             preview=await self._in_time(make_preview(tool, arguments, context, self.route.settings)),
             effects=get_effects(tool.options),
@@ -198,6 +198,9 @@ class ApprovalGate:
         )
         signed: ApprovalRequest = await _run_off_loop(call, self._get_signer().sign_request, request)
         return signed
+
+    def _make_digest(self) -> str:
+        return self._get_signer().make_digest(self.route.tool, self.route.compiled.inputs.view)
 
     def _get_signer(self) -> ApprovalSigner:
         run = self.current.run
