@@ -26,6 +26,8 @@ def answer(request, result):
 
 
 WAITING = []
+ANSWERS = [0, 0]
+"""Results and errors that the client sent."""
 
 
 def answer_oversized(request):
@@ -94,6 +96,13 @@ def listing(request):
     return {"tools": tools()}
 
 
+def flood(text):
+    """Send requests, and answer a call with the text, or with the number of answers so far."""
+    for number in range(0 if text == "count" else int(sys.argv[3])):
+        OUT.write(json.dumps({"jsonrpc": "2.0", "id": f"q{number}", "method": sys.argv[2]}).encode() + b"\n")
+    return " ".join(map(str, ANSWERS)) if text == "count" else text
+
+
 def call(request):
     params = request["params"]
     text = (params.get("arguments") or {}).get("text", "")
@@ -148,6 +157,8 @@ def call(request):
             OUT.write(
                 json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": note}).encode() + b"\n"
             )
+    if CASE == "request flood":
+        text = flood(text)
     if CASE == "redos":
         answer(request, {"content": [], "structuredContent": {"a": "a" * 40 + "b"}})
         return
@@ -188,6 +199,8 @@ def main():
         request = json.loads(line)
         method = request.get("method")
         log(f"{method} {request.get('id')}")
+        if method is None:
+            ANSWERS["error" in request] += 1
         if method == "server/discover":
             if CASE == "exits on probe":
                 sys.exit(1)

@@ -9,7 +9,7 @@ import asyncio
 import random
 import re
 import zlib
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final, Self, cast
@@ -343,22 +343,31 @@ class _WrappedStream:
 
 
 class SanitizedReader(_WrappedStream):
-    """Read stream of a transport that sanitizes every message."""
+    """Read stream of a transport that sanitizes every message, and refuses requests beyond the limit."""
+
+    def __init__(self, inner: Any, sanitizer: Sanitizer, writer: Any) -> None:
+        super().__init__(inner, sanitizer)
+        self.writer = writer
 
     async def receive(self) -> SessionMessage | Exception:
         """Return the next message."""
-        return self._sanitize(await self.inner.receive())
+        return await self._read(self.inner.receive)
 
-    def _sanitize(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        if isinstance(item, Exception):
-            return item
-        return SessionMessage(self.sanitizer.sanitize(item.message), item.metadata)
+    async def _read(self, read: Callable[[], Awaitable[SessionMessage | Exception]]) -> SessionMessage | Exception:
+        while True:
+            item = await read()
+            if isinstance(item, Exception):
+                return item
+            refusal = self.sanitizer.refuse(item.message)
+            if refusal is None:
+                return SessionMessage(self.sanitizer.sanitize(item.message), item.metadata)
+            await self.writer.send(SessionMessage(refusal))
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        return self._sanitize(await self.inner.__anext__())
+        return await self._read(self.inner.__anext__)
 
 
 class TrackedWriter(_WrappedStream):
@@ -368,6 +377,7 @@ class TrackedWriter(_WrappedStream):
         """Send a message."""
         self.sanitizer.track(item.message)
         await self.inner.send(item)
+        self.sanitizer.settle(item.message)
 
 
 @asynccontextmanager
@@ -388,10 +398,10 @@ async def open_http_streams(
             return httpx2.AsyncClient(transport=transport, headers=headers, auth=auth, timeout=client_timeout)
 
         async with sse_client(url, all_headers, auth=auth, httpx_client_factory=make_client) as (read, write):
-            yield SanitizedReader(read, sanitizer), TrackedWriter(write, sanitizer)
+            yield SanitizedReader(read, sanitizer, write), TrackedWriter(write, sanitizer)
         return
     async with (
         httpx2.AsyncClient(transport=transport, headers=all_headers, auth=auth, timeout=client_timeout) as http_client,
         streamable_http_client(url, http_client=http_client, max_sse_event_size=MAX_BODY_BYTES) as (read, write),
     ):
-        yield SanitizedReader(read, sanitizer), TrackedWriter(write, sanitizer)
+        yield SanitizedReader(read, sanitizer, write), TrackedWriter(write, sanitizer)

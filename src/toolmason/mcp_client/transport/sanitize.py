@@ -40,6 +40,8 @@ MAX_EXTRA_BYTES: Final = 64 * 1024
 MAX_SCHEMA_BYTES: Final = 64 * 1024
 MAX_SCHEMA_DEPTH: Final = 32
 MAX_SUBSCHEMAS: Final = 2000
+MAX_SERVER_REQUESTS: Final = 100
+"""Maximum number of requests of a server in progress. Each costs the SDK a task."""
 _OTHER_LISTS: Final[Mapping[str, tuple[str, str, type[BaseModel]]]] = {
     "prompts/list": ("prompts", "prompt", mcp_types.Prompt),
     "resources/list": ("resources", "resource", mcp_types.Resource),
@@ -68,6 +70,10 @@ class Sanitizer:
     """Method of each request by id, and True if the request is of the stateless era."""
     definitions: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Tool definitions by name, as received. The SDK gets stubs of them: it would validate each one twice."""
+    server_requests: set[str] = field(default_factory=set)
+    """Ids of the server's own requests in progress."""
+    has_refused: bool = False
+    """True if one of them was refused."""
 
     def track(self, message: mcp_types.JSONRPCMessage) -> None:
         """Record an outgoing request or cancellation."""
@@ -76,6 +82,29 @@ class Sanitizer:
             self.pending[message.id] = (message.method, isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta)
         elif isinstance(message, mcp_types.JSONRPCNotification) and message.method == "notifications/cancelled":
             self.pending.pop((message.params or {}).get("requestId"), None)
+
+    def refuse(self, message: mcp_types.JSONRPCMessage) -> mcp_types.JSONRPCError | None:
+        """Return the error for a request of the server beyond the limit. Return None for any other message.
+
+        The id of a request is unique, and the SDK can cancel only the last one of an id.
+        """
+        if isinstance(message, mcp_types.JSONRPCNotification) and message.method == "notifications/cancelled":
+            # The SDK does not answer a cancelled request.
+            self.server_requests.discard(str((message.params or {}).get("requestId")))
+        if not isinstance(message, mcp_types.JSONRPCRequest):
+            return None
+        if len(self.server_requests) < MAX_SERVER_REQUESTS and str(message.id) not in self.server_requests:
+            self.server_requests.add(str(message.id))
+            return None
+        if not self.has_refused:
+            self.has_refused = True
+            _log.warning("server %r: more than %d requests at once are refused", self.server, MAX_SERVER_REQUESTS)
+        return make_error_response(message.id, f"more than {MAX_SERVER_REQUESTS} requests at once, or a repeated id")
+
+    def settle(self, message: mcp_types.JSONRPCMessage) -> None:
+        """Record that a message was sent, if it answers a request of the server."""
+        if isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
+            self.server_requests.discard(str(message.id))
 
     @property
     def tool_list_ids(self) -> set[Any]:

@@ -20,6 +20,7 @@ from mcp_types import (
     METHOD_NOT_FOUND,
     ErrorData,
     JSONRPCError,
+    JSONRPCMessage,
     JSONRPCRequest,
     JSONRPCResponse,
     jsonrpc_message_adapter,
@@ -53,6 +54,8 @@ MAX_SKIPPED_BYTES: Final = 4 * MAX_LINE_BYTES
 """Length at which a line without an end kills the process."""
 MAX_PROGRESS: Final = 256
 """Progress notifications at once, and for each second, that a server may send."""
+MAX_UNREAD_BYTES: Final = 64 * 1024
+"""Bytes that a server has not read yet, above which its refused requests get no answer."""
 _CHUNK_BYTES: Final = 256 * 1024
 _QUEUE_SIZE: Final = 256
 
@@ -86,6 +89,10 @@ def _is_progress(line: bytes | OversizedLine) -> bool:
         return False
     data = parse_message(line)
     return isinstance(data, dict) and data.get("method") == "notifications/progress" and "id" not in data
+
+
+def _encode(message: JSONRPCMessage) -> bytes:
+    return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
 
 
 class _LineTooLong(Exception):
@@ -211,7 +218,14 @@ class ServerProcess:
         if self.probe_failed and isinstance(message, JSONRPCResponse) and "protocolVersion" in message.result:
             # The handshake succeeded, so the server was not just slow to start.
             LEGACY_COMMANDS.add(self.server.command)
-        await self._sender.send(SessionMessage(self.sanitizer.sanitize(message)))
+        refusal = self.sanitizer.refuse(message)
+        if refusal is None:
+            await self._sender.send(SessionMessage(self.sanitizer.sanitize(message)))
+            return
+        stdin = None if self.process is None else self.process.stdin
+        # Without a wait: a server that writes and does not read would stop the client from reading, too.
+        if stdin is not None and stdin.transport.get_write_buffer_size() < MAX_UNREAD_BYTES:
+            stdin.write(_encode(refusal))
 
     async def _fail_request(self, request_id: Any, reason: str) -> None:
         """Answer a pending request with an error; ignore an id that belongs to none."""
@@ -252,18 +266,18 @@ class ServerProcess:
                 return
             probe_timeout = min(PROBE_SECONDS, self.server.connect_timeout / 3)
             self._probe_timer = asyncio.get_running_loop().call_later(probe_timeout, self._on_probe_timeout)
-        data = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         async with self._write_lock:
             if self.process is None or self.process.returncode is not None:
                 await self.start()
             try:
                 assert self.process is not None  # noqa: S101 - started just above
                 assert self.process.stdin is not None  # noqa: S101 - it is a pipe
-                self.process.stdin.write(data)
+                self.process.stdin.write(_encode(message))
                 await self.process.stdin.drain()
             except (OSError, RuntimeError):
                 if self.probe_id is None:
                     raise anyio.ClosedResourceError from None
+        self.sanitizer.settle(message)
 
     async def aclose(self) -> None:
         """Do nothing: `stop` ends the process."""
