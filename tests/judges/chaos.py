@@ -281,6 +281,22 @@ def check_log(soak: Soak) -> None:
         soak.problems.append(f"{len(twice)} calls ran more than once: {twice[:5]}")
 
 
+def check_growth(before: Figures, after: Figures, seconds: float) -> dict[str, bool]:
+    """Compare what the gateway holds after a soak with what it held before."""
+    spare_megabytes = FLAT_MEGABYTES if seconds >= FULL_SECONDS else PEAK_MEGABYTES
+    return {
+        f"files {before.files} -> {after.files}": after.files <= before.files + SPARE_FILES,
+        f"resident {before.megabytes:.1f} -> {after.megabytes:.1f} MB": (
+            after.megabytes <= before.megabytes + spare_megabytes
+        ),
+        f"in use {before.megabytes_in_use:.1f} -> {after.megabytes_in_use:.1f} MB": (
+            after.megabytes_in_use <= before.megabytes_in_use + IN_USE_MEGABYTES
+        ),
+        f"blocks {before.blocks} -> {after.blocks}": after.blocks <= before.blocks * MOST_GROWTH + CACHED_STRINGS,
+        f"objects {before.objects} -> {after.objects}": after.objects <= before.objects * MOST_GROWTH,
+    }
+
+
 async def main() -> int:
     """Warm up, measure, soak, measure again, end, and print."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else FULL_SECONDS
@@ -301,7 +317,7 @@ async def main() -> int:
         before = await measure(gateway.pid, url)
         await run_phase(soak, gateway, url, seconds)
         after = await measure(gateway.pid, url)
-        if after.objects > before.objects * MOST_GROWTH or after.files > before.files + SPARE_FILES:
+        if not all(check_growth(before, after, seconds).values()):
             await asyncio.sleep(10)  # a server that connects again holds more for a while; a leak stays
             after = await measure(gateway.pid, url)
         check_log(soak)
@@ -322,15 +338,7 @@ async def main() -> int:
         f"{soak.started} calls, {total} outcomes": soak.started == total and not soak.problems,
         # How many calls meet a server that is down depends on the speed of the machine.
         f"{soak.outcomes['ok']} succeeded, more than a quarter": soak.outcomes["ok"] * 4 > total,
-        f"files {before.files} -> {after.files}": after.files <= before.files + SPARE_FILES,
-        f"resident {before.megabytes:.1f} -> {after.megabytes:.1f} MB": (
-            after.megabytes - before.megabytes <= (FLAT_MEGABYTES if seconds >= FULL_SECONDS else PEAK_MEGABYTES)
-        ),
-        f"in use {before.megabytes_in_use:.1f} -> {after.megabytes_in_use:.1f} MB": (
-            after.megabytes_in_use <= before.megabytes_in_use + IN_USE_MEGABYTES
-        ),
-        f"blocks {before.blocks} -> {after.blocks}": (after.blocks <= before.blocks * MOST_GROWTH + CACHED_STRINGS),
-        f"objects {before.objects} -> {after.objects}": after.objects <= before.objects * MOST_GROWTH,
+        **check_growth(before, after, seconds),
         f"closed in {closing:.1f} s": closing <= 10,
         f"{len(left)} processes left": not left,
         f"{messages.count('Task exception was never retrieved')} lost exceptions": "never retrieved" not in messages,
