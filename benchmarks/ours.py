@@ -1,6 +1,7 @@
 """Toolmason as a contender: turn a sample into a tool, and return the text of its result."""
 
 import asyncio
+import functools
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from types import FunctionType
@@ -47,6 +48,17 @@ def _caller(function: Callable[..., Any], sample: Sample, **options: Any) -> Cal
 def on_loop(sample: Sample, **options: Any) -> Call:
     """Call the async form; options go to the tool."""
     return _caller(tool(**options)(sample.on_loop), sample)
+
+
+def on_loop_awaiting(sample: Sample) -> Call:
+    """Call an async form that awaits the other one, so that it may wait: it runs in a task, with a deadline."""
+    function = sample.on_loop
+
+    @functools.wraps(function)
+    async def await_function(*args: Any, **keywords: Any) -> Any:
+        return await function(*args, **keywords)
+
+    return _caller(tool(await_function), sample)
 
 
 def on_loop_with(sample: Sample, **options: Any) -> Call:
