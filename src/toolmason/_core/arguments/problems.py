@@ -184,7 +184,8 @@ def _convert_pydantic_error(
     item: Mapping[str, Any], data: Any, secret_names: Collection[str], schema: Mapping[str, Any]
 ) -> ArgumentProblem:
     kind, location, value = item["type"], item["loc"], item["input"]
-    steps = _locate(data, location, keep_last=kind == "missing")
+    is_field = len(location) == 1 and type(data) is dict and location[0] in data
+    steps = location if is_field else _locate(data, location, keep_last=kind == "missing")
     path = format_path(steps)
     if kind == "missing":
         return ArgumentProblem(path, *_MISSING[1:])
@@ -387,7 +388,10 @@ def _locate(data: Any, location: Sequence[Any], *, keep_last: bool) -> list[Any]
 
 def format_path(steps: Iterable[int | str]) -> str:
     """Return steps as a JSON path: `$.items[2].count`."""
-    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{clip(step)}" for step in steps)
+    path = "$"
+    for step in steps:
+        path += f"[{step}]" if isinstance(step, int) else f".{clip(step)}"
+    return path
 
 
 def describe_value(value: Any, *, is_secret: bool = False) -> str:

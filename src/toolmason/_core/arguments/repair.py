@@ -235,9 +235,8 @@ def _make_key(value: Any) -> tuple[type, Any]:
     if isinstance(value, dict | list):
         return type(value), repr(canonicalize(value))
     # As in JSON, 2 is 2.0. An object of the application is not a value of an enum, and may not be hashable.
-    return float if type(value) is int else type(value), value if isinstance(value, str | int | float | None) else id(
-        value
-    )
+    kind = float if type(value) is int else type(value)
+    return kind, value if isinstance(value, str | int | float | None) else id(value)
 
 
 def _convert_to(kind: str, value: Any) -> tuple[Any, str]:
