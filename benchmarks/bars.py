@@ -8,6 +8,8 @@ from measure import Row, Table
 from samples import PEERS
 
 OFF, DEFAULTS, RATIO = "toolmason, timeout=None", "toolmason, all defaults", "x floor"
+WAITS = "toolmason, all defaults, with an await"
+"""A tool that may wait: one that does not needs no task for its deadline, so that a bar of its own line says little."""
 SERVE, HTTP = "toolmason, serve()", "MCP server over HTTP, 64 connections"
 FLAT, NESTED = "flat types", "nested model, Literal, Field"
 PROVIDERS = ("openai", "openai-chat", "anthropic", "gemini")
@@ -40,14 +42,16 @@ def _calls() -> list[Bar]:
             Bar(f"tracing, {row}", "Tracing: 2 ints", row, "x without")
             for row in ("not loaded", "with the API loaded and no provider", "with spans", "with spans and metrics")
         ),
-        *(Bar(f"call, 2 ints, {_short(row)}", "Call: 2 ints", row, RATIO) for row in (OFF, DEFAULTS)),
+        *(Bar(f"call, 2 ints, {_short(row)}", "Call: 2 ints", row, RATIO) for row in (OFF, DEFAULTS, WAITS)),
         *(
             Bar(f"call, the peers' function, {_short(row)}", f"Call: {PEERS.name}", row, RATIO)
-            for row in (OFF, DEFAULTS)
+            for row in (OFF, DEFAULTS, WAITS)
         ),
     ]
     found += [
-        Bar(f"call, {name}, {_short(row)}", f"Call: {name}", row, RATIO) for name in EACH for row in (OFF, DEFAULTS)
+        Bar(f"call, {name}, {_short(row)}", f"Call: {name}", row, RATIO)
+        for name in EACH
+        for row in (OFF, DEFAULTS, WAITS)
     ]
     found += [
         Bar(f"call in a run, {name}", f"Call in a run: {title}", "in a run without limits", "x plain call")

@@ -28,7 +28,7 @@ def on_loop(rounds: int, *, with_peers: bool) -> list[Table]:
             *floor_of(sample),
             Contender("toolmason, timeout=None", ours.on_loop(sample, timeout=None), bare),
             Contender("toolmason, all defaults", ours.on_loop(sample), usual),
-            Contender("toolmason, all defaults, with an await", ours.on_loop_awaiting(sample)),
+            Contender("toolmason, all defaults, with an await", ours.on_loop_awaiting(sample), usual),
             Contender("toolmason, timeout=None for the call", ours.on_loop_with(sample, timeout=None)),
             Contender('toolmason, runs_on="loop", timeout=None', ours.plain_on_loop(sample, timeout=None), bare),
             Contender('toolmason, runs_on="loop"', ours.plain_on_loop(sample), usual),
